@@ -1,0 +1,24 @@
+//! A tree: one complete state of a file system as one ordered map, kept in content-addressed nodes.
+//!
+//! Node boundaries are set by content, so the same map always has the same nodes and the same root hash,
+//! whatever the order of the changes. A tree is named by the number of its root node.
+
+pub mod changes;
+pub mod content;
+pub mod diff;
+pub mod edit;
+pub mod key;
+pub mod node;
+pub mod scan;
+pub mod value;
+pub mod view;
+
+pub use changes::{Change, ChangeKind, changes};
+pub use content::ContentSum;
+pub use diff::{Difference, diff};
+pub use edit::{Edit, edit};
+pub use key::Key;
+pub use node::Node;
+pub use scan::{get, scan};
+pub use value::{Dirent, Extent, FileType, INLINE_MAX, Inode, Time, Value};
+pub use view::TreeView;
