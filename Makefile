@@ -1,0 +1,72 @@
+# `make help` lists what there is. Everything lands in .venv, target and dist, nothing outside this folder
+# but the system packages that scripts/setup.sh says it installs.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+RUST_ARGS := --workspace --exclude atoll-py --locked
+PYTEST_ARGS ?=
+# The same interpreter for every build of the bindings, or cargo builds them again at each change of caller.
+export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+# One build at a time: two would race in the virtual environment.
+LOCK := $(shell command -v flock >/dev/null 2>&1 && echo "flock .make.lock")
+
+.PHONY: help setup build develop quickstart test test-rust test-python lint format wheel bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: ## install what the build and the tests need and this machine lacks
+	@scripts/setup.sh
+
+$(BIN)/.dev-tools: pyproject.toml scripts/venv.sh
+	@$(LOCK) scripts/venv.sh $(VENV)
+
+build: setup $(BIN)/.dev-tools ## optimised build; leaves .venv/bin/atoll
+	@$(LOCK) $(BIN)/maturin develop --release --locked --quiet
+	@echo "built $(BIN)/atoll (release)"
+
+develop: setup $(BIN)/.dev-tools ## the same with the development profile, quicker to build
+	@$(LOCK) $(BIN)/maturin develop --locked --quiet
+	@echo "built $(BIN)/atoll (development profile)"
+
+quickstart: build ## a tour on real input: import, fork, run, diff, apply, export
+	@scripts/setup.sh quickstart
+	@$(BIN)/python scripts/quickstart.py
+
+test: test-rust test-python ## every test
+
+test-rust:
+	cargo test $(RUST_ARGS)
+
+# With `make build` done before, its optimised module is what gets tested; else the development one is made.
+test-python:
+	@test -x $(BIN)/atoll && ls python/atoll/_native*.so >/dev/null 2>&1 || $(MAKE) develop
+	@scripts/setup.sh test
+	scripts/with_scratch_home.sh $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(BIN)/.dev-tools ## rustfmt, clippy, ruff, mypy
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(BIN)/.dev-tools ## let rustfmt and ruff rewrite the code
+	cargo fmt --all
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+wheel: setup $(BIN)/.dev-tools ## a wheel for this platform, in dist/
+	@$(LOCK) $(BIN)/maturin build --release --locked --out dist
+
+bench: build ## every figure of docs/PERFORMANCE.md, measured here (takes long; see benchmarks/README.md)
+	@$(BIN)/python -m benchmarks all
+
+clean: ## remove what was built
+	rm -rf target dist $(VENV) .make.lock .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find python -name '_native*.so' -delete
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
