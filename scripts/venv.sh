@@ -5,7 +5,8 @@ cd "$(dirname "$0")/.."
 dir=${1:-.venv}
 
 if [ ! -x "$dir/bin/python" ]; then
-  for python in python3 python3.13 python3.12 python3.11 python3.14; do
+  # The system's own first: tests run the command as an ordinary user too, who may not look into root's home.
+  for python in /usr/bin/python3 python3 python3.13 python3.12 python3.11 python3.14; do
     command -v "$python" >/dev/null 2>&1 || continue
     "$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue
     echo "venv: making $dir with $("$python" --version)" >&2
