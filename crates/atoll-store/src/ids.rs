@@ -1,6 +1,7 @@
 //! The small numbers and hashes that everything is named by.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use crate::{Code, Error, Result};
 
@@ -12,6 +13,19 @@ impl Hash {
     /// The hash of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Hash(*blake3::hash(bytes).as_bytes())
+    }
+
+    /// The name of the node with this canonical form. Nodes and commits are hashed in domains of their own, so
+    /// that no file's contents can have the name of one.
+    pub fn of_node(canonical: &[u8]) -> Self {
+        static DOMAIN: LazyLock<blake3::Hasher> = LazyLock::new(|| blake3::Hasher::new_derive_key("atoll 1 tree node"));
+        Hash(*DOMAIN.clone().update(canonical).finalize().as_bytes())
+    }
+
+    /// The name of the commit with this record.
+    pub fn of_commit(record: &[u8]) -> Self {
+        static DOMAIN: LazyLock<blake3::Hasher> = LazyLock::new(|| blake3::Hasher::new_derive_key("atoll 1 commit"));
+        Hash(*DOMAIN.clone().update(record).finalize().as_bytes())
     }
 
     /// All 64 hexadecimal digits.
