@@ -1,1 +1,21 @@
-//! atoll-fuse
+//! The FUSE wire, small and fast: the kernel's structures ([`abi`]), how a mount comes to be ([`mount`]), and
+//! a [`Session`] that answers requests for a [`FileSystem`] over one of two transports: `/dev/fuse` with a
+//! short spin before it blocks ([`dev`], the default: it survives the death of its process), or FUSE over
+//! io_uring ([`uring`], faster, opt-in). It knows no store.
+
+pub mod abi;
+pub mod counters;
+pub mod dev;
+pub mod filesystem;
+pub mod mount;
+pub mod reply;
+pub mod session;
+pub mod uring;
+
+pub use counters::Counters;
+pub use filesystem::{Call, Data, DirSink, Entry, Errno, FileSystem, Opened, Reply};
+pub use mount::{Device, MountOptions};
+pub use session::{Config, Session};
+
+/// How long the kernel may keep what never changes: a hundred years.
+pub const FOREVER: std::time::Duration = std::time::Duration::from_secs(100 * 365 * 86_400);

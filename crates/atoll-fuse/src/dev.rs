@@ -1,0 +1,257 @@
+//! The default transport: `/dev/fuse`, with a short spin before it blocks.
+//!
+//! One thread at a time, the leader, waits for requests and answers them itself, which is the fastest way
+//! for the many small ones. A file system that is about to take long says so ([`Call::slow`]), and another
+//! thread leads on meanwhile. Several threads that wait at once would only be woken for nothing.
+//!
+//! [`Call::slow`]: crate::Call::slow
+
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno as SysErrno;
+use zerocopy::IntoBytes;
+
+use crate::abi;
+use crate::filesystem::FileSystem;
+use crate::reply::ReplyBuffer;
+use crate::session::{Parts, Session};
+
+/// Serves the connection behind `device` until it is unmounted (returns `Ok`) or broken.
+///
+/// # Errors
+/// The system's error on the device.
+pub fn serve<F: FileSystem>(session: &Session<F>, device: BorrowedFd<'_>) -> io::Result<()> {
+    let flags = fcntl_getfl(device)?;
+    fcntl_setfl(device, flags | OFlags::NONBLOCK)?;
+    if session.config.resumed {
+        resend(device)?;
+    }
+    let lead = Lead::default();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (1..session.config.threads.max(1))
+            .map(|_| scope.spawn(|| Worker::new(session, device, &lead).run()))
+            .collect();
+        let mut result = Worker::new(session, device, &lead).run();
+        for worker in workers {
+            result =
+                result.and(worker.join().unwrap_or_else(|_| Err(io::Error::other("A thread panicked."))));
+        }
+        result
+    })
+}
+
+/// Asks the kernel to send again what was read and never answered.
+fn resend(device: BorrowedFd<'_>) -> io::Result<()> {
+    let header =
+        abi::OutHeader { len: size_of::<abi::OutHeader>() as u32, error: abi::NOTIFY_RESEND, unique: 0 };
+    match rustix::io::write(device, header.as_bytes()) {
+        Ok(_) => Ok(()),
+        // A kernel before 6.9 cannot: requests caught in the middle stay unanswered.
+        Err(SysErrno::INVAL) => {
+            log::warn!("This kernel cannot send requests again; what the last server left open may hang.");
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Who waits for requests.
+#[derive(Default)]
+struct Lead {
+    state: Mutex<LeadState>,
+    free: Condvar,
+}
+
+#[derive(Default)]
+struct LeadState {
+    taken: bool,
+    ended: bool,
+}
+
+impl Lead {
+    /// Waits for the lead; false when the connection ended.
+    fn take(&self) -> bool {
+        let mut state = self.state.lock();
+        while state.taken && !state.ended {
+            self.free.wait(&mut state);
+        }
+        state.taken = true;
+        !state.ended
+    }
+
+    fn give(&self) {
+        self.state.lock().taken = false;
+        self.free.notify_one();
+    }
+
+    fn end(&self) {
+        self.state.lock().ended = true;
+        self.free.notify_all();
+    }
+}
+
+/// Ends the others when a thread leaves, however it does: without it a panic would leave the connection with
+/// nobody who reads it.
+struct EndGuard<'a>(&'a Lead);
+
+impl Drop for EndGuard<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+struct Worker<'a, F> {
+    session: &'a Session<F>,
+    device: BorrowedFd<'a>,
+    lead: &'a Lead,
+    buffer: Vec<u8>,
+    reply: ReplyBuffer,
+    spin: Spin,
+}
+
+impl<'a, F: FileSystem> Worker<'a, F> {
+    fn new(session: &'a Session<F>, device: BorrowedFd<'a>, lead: &'a Lead) -> Self {
+        let room = session.config.max_write.max(4096) as usize + 4096;
+        Worker {
+            session,
+            device,
+            lead,
+            buffer: vec![0; room.max(8192)],
+            reply: ReplyBuffer::default(),
+            spin: Spin::new(session.config.spin),
+        }
+    }
+
+    fn run(mut self) -> io::Result<()> {
+        let _end = EndGuard(self.lead);
+        while self.lead.take() {
+            loop {
+                let Some(len) = self.next()? else { return Ok(()) };
+                if self.answer(len)? {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the next request; `None` when the file system was unmounted.
+    fn next(&mut self) -> io::Result<Option<usize>> {
+        self.spin.start();
+        loop {
+            match rustix::io::read(self.device, &mut self.buffer[..]) {
+                Ok(len) => {
+                    self.spin.hit();
+                    return Ok(Some(len));
+                }
+                Err(SysErrno::AGAIN) => {
+                    if self.spin.over() {
+                        let mut fds = [PollFd::new(&self.device, PollFlags::IN)];
+                        match poll(&mut fds, None) {
+                            Ok(_) | Err(SysErrno::INTR) => {}
+                            Err(error) => return Err(error.into()),
+                        }
+                    } else {
+                        std::hint::spin_loop();
+                    }
+                }
+                // ENOENT: the request was taken back while it was copied.
+                Err(SysErrno::INTR | SysErrno::NOENT) => {}
+                Err(SysErrno::NODEV | SysErrno::CONNABORTED) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Answers the request in the buffer; true when the lead was given away meanwhile.
+    fn answer(&mut self, len: usize) -> io::Result<bool> {
+        let Some(request) = Parts::split(&self.buffer[..len]) else {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "The kernel sent a request that is too short.",
+            ));
+        };
+        let handed = std::cell::Cell::new(false);
+        let hand_off = || {
+            handed.set(true);
+            self.lead.give();
+        };
+        let hand_off: Option<&dyn Fn()> =
+            if self.session.config.threads > 1 { Some(&hand_off) } else { None };
+        if self.session.answer(&request, hand_off, &mut self.reply) {
+            send(self.device, &self.reply)?;
+        }
+        Ok(handed.get())
+    }
+}
+
+fn send(device: BorrowedFd<'_>, reply: &ReplyBuffer) -> io::Result<()> {
+    let sent = if reply.data.is_empty() {
+        rustix::io::write(device, &reply.head)
+    } else {
+        let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(1 + reply.data.parts.len());
+        reply.slices(&mut slices);
+        rustix::io::writev(device, &slices)
+    };
+    match sent {
+        Ok(_) => Ok(()),
+        // The caller was killed meanwhile, or the file system unmounted: nobody waits for the reply.
+        Err(SysErrno::NOENT | SysErrno::NODEV | SysErrno::CONNABORTED) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// How long to ask again and again before sleeping. Where spinning keeps failing (requests come seldom) it is
+/// cut short until one is caught again.
+struct Spin {
+    full: Duration,
+    now: Duration,
+    misses: u32,
+    since: Option<Instant>,
+    asked: u32,
+}
+
+/// How many spins in vain it takes until they become short.
+const PATIENCE: u32 = 4;
+
+impl Spin {
+    fn new(full: Duration) -> Self {
+        let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
+        let full = if alone { Duration::ZERO } else { full };
+        Spin { full, now: full, misses: 0, since: None, asked: 0 }
+    }
+
+    fn start(&mut self) {
+        self.since = None;
+        self.asked = 0;
+    }
+
+    /// Whether the spin is over; the clock is read only when there was nothing to read.
+    fn over(&mut self) -> bool {
+        let Some(since) = self.since else {
+            self.since = Some(Instant::now());
+            return self.now.is_zero();
+        };
+        self.asked += 1;
+        if since.elapsed() < self.now {
+            return false;
+        }
+        self.misses = self.misses.saturating_add(1);
+        if self.misses >= PATIENCE {
+            self.now = self.full / 4;
+        }
+        true
+    }
+
+    fn hit(&mut self) {
+        if self.since.is_some_and(|since| since.elapsed() <= self.full) {
+            self.misses = 0;
+            self.now = self.full;
+        }
+    }
+}
