@@ -1,0 +1,7 @@
+//! The supervisor.
+
+/// Entry of the process.
+pub fn main(args: &[String]) -> i32 {
+    let _ = args;
+    todo!()
+}
