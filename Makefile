@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 RUST_ARGS := --workspace --exclude atoll-py --locked
 PYTEST_ARGS ?=
 # The same interpreter for every build of the bindings, or cargo builds them again at each change of caller.
+export PIP_QUIET := 1
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 # One build at a time: two would race in the virtual environment.
 LOCK := $(shell command -v flock >/dev/null 2>&1 && echo "flock .make.lock")
