@@ -2,9 +2,10 @@
 
     leftovers.py DIR [--seconds N]
 
-Everything a run makes stands below DIR (its stores, temporary files and sockets), so a mount below DIR, or a process
-whose environment, command line or working directory names DIR, is the run's. A history server ends by itself a moment
-after its last use, so both get N seconds (10) to go. What is left is named, ended and unmounted, and the exit code is 1.
+Everything a run makes stands below DIR (its stores, temporary files and sockets), so a mount below DIR, or a
+process whose environment, command line or working directory names DIR, is the run's. A history server ends by
+itself a moment after its last use, so both get N seconds (10) to go. What is left is named, ended and unmounted,
+and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def own_family() -> set[int]:
 
 
 def processes_of(folder: str) -> dict[int, str]:
-    """Processes that name `folder` in their environment, command line or working directory: pid to command line."""
+    """Processes that name `folder` (environment, command line, working directory): pid to command line."""
     needle = os.fsencode(folder) + b"/"
     found = {}
     family = own_family()
