@@ -1,1 +1,31 @@
-//! Python bindings.
+//! Python bindings: translation only. One verb, one file; every function that works releases the interpreter.
+//!
+//! Nothing here decides anything: arguments become the core's types, results become plain dicts (their shapes
+//! are the `TypedDict`s of `python/atoll/_native.pyi`), errors become the classes of `atoll.errors`.
+
+use pyo3::prelude::*;
+
+mod browse;
+mod commit;
+mod convert;
+mod copy;
+mod diff;
+mod errors;
+mod export;
+mod progress;
+mod publish;
+mod store;
+
+/// The native module `atoll._native`.
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<store::Store>()?;
+    browse::register(module)?;
+    commit::register(module)?;
+    copy::register(module)?;
+    diff::register(module)?;
+    export::register(module)?;
+    publish::register(module)?;
+    Ok(())
+}
