@@ -15,7 +15,7 @@ pub mod uring;
 pub use counters::Counters;
 pub use filesystem::{Call, Data, DirSink, Entry, Errno, FileSystem, Opened, Reply};
 pub use mount::{Device, MountOptions};
-pub use session::{Config, Session};
+pub use session::{Config, Session, serve};
 
 /// How long the kernel may keep what never changes: a hundred years.
 pub const FOREVER: std::time::Duration = std::time::Duration::from_secs(100 * 365 * 86_400);

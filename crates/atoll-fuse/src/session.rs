@@ -166,7 +166,7 @@ impl<F: FileSystem> Session<F> {
                 opened(reply, self.fs.open(call, node, args.flags)?);
             }
             op::OPENDIR => opened(reply, self.fs.opendir(call, node)?),
-            op::RELEASE | op::RELEASEDIR | op::FLUSH => {}
+            op::RELEASE | op::RELEASEDIR => {}
             op::GETXATTR => {
                 let args: abi::GetxattrIn = request.args()?;
                 sized(reply, args.size, self.fs.getxattr(call, node, request.name()?)?)?;
@@ -292,4 +292,16 @@ fn sized(reply: &mut ReplyBuffer, size: u32, bytes: bytes::Bytes) -> Reply<()> {
         reply.data.push(bytes);
     }
     Ok(())
+}
+
+/// Serves the connection behind `device` until it is unmounted: over io_uring when that was offered and
+/// agreed, else over `/dev/fuse`.
+///
+/// # Errors
+/// The system's error on the device.
+pub fn serve<F: FileSystem>(
+    session: &Session<F>,
+    device: std::os::fd::BorrowedFd<'_>,
+) -> std::io::Result<()> {
+    crate::dev::serve(session, device)
 }
