@@ -1,0 +1,83 @@
+//! From what an inode holds, before and after, to the edits of the tree.
+
+use atoll_store::tree::{Dirent, Edit, Extent, Inode, Key, Value, scan};
+use atoll_store::{Ino, Num, Objects, Result};
+
+use super::Extents;
+use super::xattrs::Xattrs;
+
+/// Everything that a tree keeps under one inode number.
+#[derive(Debug, Clone)]
+pub struct FileState {
+    /// The number.
+    pub ino: Ino,
+    /// The record.
+    pub inode: Inode,
+    /// The names it has: folder and name. The root has none.
+    pub parents: Vec<(Ino, Box<[u8]>)>,
+    /// Its extended attributes.
+    pub xattrs: Xattrs,
+    /// A folder's names.
+    pub dirents: Vec<(Box<[u8]>, Dirent)>,
+    /// A file's contents, or a link's target.
+    pub extents: Extents,
+}
+
+impl FileState {
+    /// Its entries in the tree's order.
+    pub fn entries(&self) -> Vec<(Vec<u8>, Value)> {
+        let count = 1 + self.parents.len() + self.xattrs.len() + self.dirents.len() + self.extents.len();
+        let mut entries = Vec::with_capacity(count);
+        entries.push((Key::Inode(self.ino).to_vec(), Value::Inode(self.inode)));
+        for (dir, name) in &self.parents {
+            entries.push((Key::Parent(self.ino, *dir, name).to_vec(), Value::Parent));
+        }
+        for (name, value) in &self.xattrs {
+            entries.push((Key::Xattr(self.ino, name).to_vec(), Value::Xattr(value.clone())));
+        }
+        for (name, dirent) in &self.dirents {
+            entries.push((Key::Dirent(self.ino, name).to_vec(), Value::Dirent(*dirent)));
+        }
+        for (offset, extent) in &self.extents {
+            entries.push((Key::Extent(self.ino, *offset).to_vec(), Value::Extent(extent.clone())));
+        }
+        if !entries.is_sorted_by(|a, b| a.0 < b.0) {
+            entries.sort_by(|a, b| a.0.cmp(&b.0));
+        }
+        entries
+    }
+}
+
+/// A symbolic link's target as contents.
+pub fn target(bytes: &[u8]) -> Extents {
+    vec![(0, Extent::Inline(bytes.into()))]
+}
+
+/// The edits that make `ino` hold exactly `after` (`None`: nothing), given the tree `base` that has it now.
+/// Keys whose value stays are left out. Edits of several inodes are in order when the inodes are.
+pub fn edits(
+    objects: &dyn Objects,
+    base: Option<Num>,
+    ino: Ino,
+    after: Option<&FileState>,
+    out: &mut Vec<Edit>,
+) -> Result<()> {
+    let mut after = after.map(FileState::entries).unwrap_or_default().into_iter().peekable();
+    if let Some(base) = base {
+        let from = Key::Inode(ino).to_vec();
+        let to = (ino.key() + 1).to_be_bytes();
+        for entry in scan(objects, base, &from, Some(&to)) {
+            let (key, value) = entry?;
+            while let Some((new, value)) = after.next_if(|(new, _)| *new < key) {
+                out.push((new, Some(value)));
+            }
+            match after.next_if(|(new, _)| *new == key) {
+                Some((_, new)) if new == value => {}
+                Some((_, new)) => out.push((key, Some(new))),
+                None => out.push((key, None)),
+            }
+        }
+    }
+    out.extend(after.map(|(key, value)| (key, Some(value))));
+    Ok(())
+}
