@@ -4,7 +4,7 @@
 
 Everything a run makes stands below DIR (its stores, temporary files and sockets), so a mount below DIR, or a
 process whose environment, command line or working directory names DIR, is the run's. A history server ends by
-itself a moment after its last use, so both get N seconds (10) to go. What is left is named, ended and unmounted,
+itself a moment after its last use, so both get N seconds (10) to go. What is left is named, ended, unmounted,
 and the exit code is 1.
 """
 

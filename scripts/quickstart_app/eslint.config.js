@@ -1,0 +1,1 @@
+module.exports = [{ files: ["src/**/*.js"], rules: { "no-unused-vars": "off", semi: "error" } }];
