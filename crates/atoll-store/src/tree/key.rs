@@ -28,7 +28,11 @@ impl<'a> Key<'a> {
     /// The inode the key belongs to: its first eight bytes.
     pub fn ino(&self) -> Ino {
         match *self {
-            Key::Inode(ino) | Key::Parent(ino, ..) | Key::Xattr(ino, _) | Key::Dirent(ino, _) | Key::Extent(ino, _) => ino,
+            Key::Inode(ino)
+            | Key::Parent(ino, ..)
+            | Key::Xattr(ino, _)
+            | Key::Dirent(ino, _)
+            | Key::Extent(ino, _) => ino,
         }
     }
 
@@ -77,11 +81,14 @@ impl<'a> Key<'a> {
         };
         let ino = ino_at(0).ok_or_else(bad)?;
         let rest = bytes.get(9..).ok_or_else(bad)?;
+        let name_at = |at: usize| rest.get(at..).filter(|name| is_name(name)).ok_or_else(bad);
         Ok(match bytes[8] {
             INODE if rest.is_empty() => Key::Inode(ino),
-            PARENT => Key::Parent(ino, ino_at(9).ok_or_else(bad)?, rest.get(8..).ok_or_else(bad)?),
-            XATTR => Key::Xattr(ino, rest),
-            DIRENT => Key::Dirent(ino, rest),
+            PARENT => Key::Parent(ino, ino_at(9).ok_or_else(bad)?, name_at(8)?),
+            XATTR if !rest.is_empty() && rest.len() <= MAX_NAME && !rest.contains(&0) => {
+                Key::Xattr(ino, rest)
+            }
+            DIRENT => Key::Dirent(ino, name_at(0)?),
             EXTENT => Key::Extent(ino, u64::from_be_bytes(rest.try_into().map_err(|_| bad())?)),
             _ => return Err(bad()),
         })
@@ -106,6 +113,17 @@ impl<'a> Key<'a> {
     pub fn extents(ino: Ino) -> (Vec<u8>, Vec<u8>) {
         (prefix(ino, EXTENT), prefix(ino, EXTENT + 1))
     }
+}
+
+/// No name is longer, of a file or of an attribute (Linux' file systems have at most 255 bytes, some others 255
+/// characters).
+pub const MAX_NAME: usize = 1024;
+
+/// Whether a folder can hold this name. Keys with other names are damage: they never reach a caller that would
+/// build a path from them.
+pub fn is_name(name: &[u8]) -> bool {
+    let special = name.is_empty() || name == b"." || name == b"..";
+    !special && name.len() <= MAX_NAME && !name.iter().any(|byte| matches!(byte, b'/' | 0))
 }
 
 fn prefix(ino: Ino, kind: u8) -> Vec<u8> {

@@ -3,8 +3,11 @@
 //! Node boundaries are set by content, so the same map always has the same nodes and the same root hash,
 //! whatever the order of the changes. A tree is named by the number of its root node.
 
+mod boundary;
 pub mod changes;
+mod codec;
 pub mod content;
+pub mod cursor;
 pub mod diff;
 pub mod edit;
 pub mod key;
@@ -15,10 +18,11 @@ pub mod view;
 
 pub use changes::{Change, ChangeKind, changes};
 pub use content::ContentSum;
+pub use cursor::Cursor;
 pub use diff::{Difference, diff};
 pub use edit::{Edit, edit};
 pub use key::Key;
 pub use node::Node;
-pub use scan::{get, scan};
+pub use scan::{Loaded, get, load_all, scan};
 pub use value::{Dirent, Extent, FileType, INLINE_MAX, Inode, Time, Value};
 pub use view::TreeView;

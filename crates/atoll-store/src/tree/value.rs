@@ -109,3 +109,18 @@ pub enum Value {
     /// Behind `(ino, EXTENT, offset)`.
     Extent(Extent),
 }
+
+impl Extent {
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Extent::Inline(bytes) => bytes.len() as u64,
+            Extent::Chunk { len, .. } => u64::from(*len),
+        }
+    }
+
+    /// Never: an extent has a byte at least.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
