@@ -1,8 +1,8 @@
 """A tour of atoll on real input: a Django source tree and a web application with its npm dependencies.
 
 Brings the input from the package registries, imports it, works on three forks at the same time with real
-commands, shows the differences, applies one result to the folder, exports another and compares it byte for byte
-with its mount. Everything stands in one temporary place, which is gone at the end (`--keep` leaves it).
+commands, shows the differences, applies one result to the folder, exports another and compares it with its
+mount, byte for byte. Everything stands in one temporary place, which is gone at the end (`--keep` leaves it).
 """
 
 from __future__ import annotations
@@ -231,9 +231,7 @@ def main() -> int:
     if failed:
         print(f"\nquickstart: {failed}", file=sys.stderr)
         return 1
-    print(
-        "\nnothing is left mounted. The commands above are the ones of README.md: try them in a folder of yours."
-    )
+    print("\nnothing is left mounted. The commands above are README.md's: try them in a folder of yours.")
     return 0
 
 
