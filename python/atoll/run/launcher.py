@@ -26,11 +26,7 @@ __all__ = ["Ended", "Limits", "NoNamespace", "Spec", "Streams", "launch"]
 
 Stream = int | IO[Any] | None
 
-# Python ignores SIGPIPE and SIGXFSZ, and what is ignored stays ignored in a command; Rust gives the first one back.
-_PROGRAM = (
-    "import sys, _signal; _signal.signal(_signal.SIGXFSZ, _signal.SIG_DFL); sys.path.insert(0, sys.argv[1]); "
-    "from atoll import _native; sys.exit(_native.main(sys.argv[2:]))"
-)
+_PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from atoll import _native; sys.exit(_native.main(sys.argv[2:]))"
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 

@@ -274,6 +274,12 @@ impl Group {
     }
 }
 
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
 /// Moving a process asks for the right to write the common ancestor's `cgroup.procs`, here the home's.
 fn may_move(home: &Path) -> bool {
     let file = home.join("cgroup.procs");

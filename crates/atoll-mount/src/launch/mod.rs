@@ -14,6 +14,7 @@ mod namespace;
 mod procs;
 mod report;
 mod running;
+mod spawn;
 mod spec;
 mod supervise;
 

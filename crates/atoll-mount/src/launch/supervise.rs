@@ -1,12 +1,11 @@
 //! Starts the command, passes signals on, keeps its timeout, and ends what it leaves behind.
 
+use std::ffi::OsString;
 use std::io;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use atoll_store::{Code, Error, Result};
-use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -14,17 +13,16 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use serde_json::json;
-use std::os::fd::AsFd;
 
 use super::cgroup::Group;
-use super::namespace::{self, Kind, Placeholders};
+use super::namespace::{self, Kind};
 use super::report::{Failure, Report};
 use super::running::Record;
-use super::spec::Spec;
+use super::spawn::{NotStarted, spawn};
+use super::spec::{Limits, Spec};
 use super::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_TIMEOUT, procs};
 
-/// Passed on to the command when somebody sends them to the launcher. What a terminal sends reaches the command
-/// by itself.
+/// Passed on to the command when the caller sends them to the launcher.
 const PASSED_ON: [Signal; 6] =
     [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2];
 /// How long processes that outlive the command may take to end by themselves.
@@ -44,8 +42,30 @@ struct Supervisor<'a> {
     report: &'a mut Report,
     group: Group,
     signals: SignalFd,
+    caller: i32,
+    seen: Seen,
     main: i32,
     ended: Option<End>,
+}
+
+/// Signals that came from elsewhere than the caller: from the terminal or from somebody who sent them to the whole
+/// process group, so that the command and the caller have them too. When the caller then sends its own on, that one
+/// is not for the command: two interrupts mean something else to many programs than one.
+#[derive(Debug, Default)]
+struct Seen(Vec<(Signal, Instant)>);
+
+impl Seen {
+    const MEMORY: Duration = Duration::from_secs(1);
+
+    fn add(&mut self, signal: Signal, now: Instant) {
+        self.0.push((signal, now));
+    }
+
+    fn take(&mut self, signal: Signal, now: Instant) -> bool {
+        self.0.retain(|(_, when)| now.duration_since(*when) < Self::MEMORY);
+        let found = self.0.iter().position(|(seen, _)| *seen == signal);
+        found.map(|index| self.0.swap_remove(index)).is_some()
+    }
 }
 
 pub(super) fn run(spec: &Spec, report: &mut Report) -> Result<i32, Failure> {
@@ -64,8 +84,17 @@ pub(super) fn run(spec: &Spec, report: &mut Report) -> Result<i32, Failure> {
             return Err(failure);
         }
     };
-    let mut supervisor = Supervisor { spec, report, group, signals, main: 0, ended: None };
-    let code = supervisor.whole_life(kind, &placeholders);
+    let mut supervisor = Supervisor {
+        spec,
+        report,
+        group,
+        signals,
+        caller: nix::unistd::getppid().as_raw(),
+        seen: Seen::default(),
+        main: 0,
+        ended: None,
+    };
+    let code = supervisor.whole_life(kind);
     // The mounts over the placeholders are only in this namespace, which would refuse their removal.
     if kind != Kind::None {
         for pass in spec.passes.iter().rev() {
@@ -84,24 +113,24 @@ fn block_signals() -> nix::Result<SignalFd> {
     let mut set = SigSet::empty();
     PASSED_ON.into_iter().for_each(|signal| set.add(signal));
     set.add(Signal::SIGCHLD);
-    // `Command` unblocks all signals again in its child.
     set.thread_block()?;
     SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
 }
 
 impl Supervisor<'_> {
-    fn whole_life(&mut self, kind: Kind, _placeholders: &Placeholders) -> Result<i32, Failure> {
+    fn whole_life(&mut self, kind: Kind) -> Result<i32, Failure> {
         let mut record = match &self.spec.state_dir {
             Some(dir) => Some(Record::create(dir)?),
             None => None,
         };
         let started = Instant::now();
-        if let Err(error) = self.spawn() {
+        let spawned = self.spawn();
+        if !matches!(spawned, Ok(Ok(()))) {
             self.group.remove();
             if let Some(record) = record {
                 record.end();
             }
-            return self.not_started(&error);
+            return spawned.map(|why| why.map_or_else(|why| self.not_started(&why), |()| 0));
         }
         if let Some(record) = &mut record {
             let program = procs::lookup(self.main).map(|process| process.name).unwrap_or_default();
@@ -125,41 +154,43 @@ impl Supervisor<'_> {
         Ok(if timed_out { EXIT_TIMEOUT } else { end.code })
     }
 
-    fn spawn(&mut self) -> io::Result<()> {
-        let mut command = Command::new(&self.spec.command[0]);
-        command.args(&self.spec.command[1..]).current_dir(&self.spec.cwd);
-        command.envs(self.spec.env.iter().map(|(name, value)| (name, value)));
-        // The name as typed, as a shell does it.
-        command.arg0(&self.spec.command[0]);
-        if !self.spec.cwd.is_dir() {
+    fn spawn(&mut self) -> Result<Result<(), NotStarted>, Failure> {
+        // The command begins in the launcher's own folder. A relative program name is meant from there, too.
+        std::env::set_current_dir(&self.spec.cwd).map_err(|error| {
             let shown = self.spec.cwd.display();
-            return Err(io::Error::other(format!(
-                "the folder to start in, {shown}, is not in the workspace"
-            )));
+            Failure::new(Code::NotFound, format!("The command cannot start in {shown}: {error}."))
+        })?;
+        let mut env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+        for (name, value) in &self.spec.env {
+            env.retain(|(have, _)| have != name);
+            env.push((name.clone(), value.clone()));
         }
-        self.group.enter()?;
-        let child = command.spawn();
+        if let Err(error) = self.group.enter() {
+            self.group.leave(&self.spec.limits);
+            self.group.remove();
+            if self.spec.limits != Limits::default() {
+                return Err(Failure::new(
+                    Code::Unsupported,
+                    format!("The cgroup cannot be entered: {error}."),
+                ));
+            }
+        }
+        let started = spawn(&self.spec.command, &env);
         self.group.leave(&self.spec.limits);
-        self.main = child?.id() as i32;
-        Ok(())
+        Ok(started.map(|pid| self.main = pid))
     }
 
     /// As shells have it: 127 not found, 126 found but not to be started.
-    fn not_started(&mut self, error: &io::Error) -> Result<i32, Failure> {
-        let code = match error.kind() {
-            io::ErrorKind::NotFound => EXIT_NOT_FOUND,
-            io::ErrorKind::Other => {
-                return Err(Failure::new(Code::NotFound, format!("Nothing was run: {error}.")));
-            }
-            _ => EXIT_NOT_EXECUTABLE,
-        };
+    fn not_started(&mut self, why: &NotStarted) -> i32 {
         let name = self.spec.command[0].to_string_lossy();
-        let message = match code {
-            EXIT_NOT_FOUND => format!("The command '{name}' was not found."),
-            _ => format!("The command '{name}' cannot be started: {error}."),
+        let (code, message) = match why {
+            NotStarted::NotFound => (EXIT_NOT_FOUND, format!("The command '{name}' was not found.")),
+            NotStarted::NotExecutable(error) => {
+                (EXIT_NOT_EXECUTABLE, format!("The command '{name}' cannot be started: {error}."))
+            }
         };
         self.report.send(&json!({"event": "not_started", "exit_code": code, "message": message}));
-        Ok(code)
+        code
     }
 
     /// Returns when the command has ended; `true` when its timeout ended it.
@@ -201,9 +232,9 @@ impl Supervisor<'_> {
         let _ = kill(Pid::from_raw(self.main), signal);
     }
 
-    /// Waits for a signal that is to be passed on; `None` for a child's end, a deadline, or a signal that came from
-    /// the terminal.
-    fn next_signal(&self, deadline: Option<Instant>) -> Option<Signal> {
+    /// Waits for a signal that is to be passed on; `None` for a child's end, a deadline, or a signal that the
+    /// command has already.
+    fn next_signal(&mut self, deadline: Option<Instant>) -> Option<Signal> {
         let timeout = match deadline {
             None => PollTimeout::NONE,
             Some(at) => {
@@ -212,14 +243,19 @@ impl Supervisor<'_> {
             }
         };
         let mut fds = [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
-        if let Err(errno) = poll(&mut fds, timeout) {
-            debug_assert_eq!(errno, Errno::EINTR);
-            return None;
-        }
+        poll(&mut fds, timeout).ok()?;
         let info = self.signals.read_signal().ok().flatten()?;
         let signal = Signal::try_from(info.ssi_signo as i32).ok()?;
-        // Codes above zero are the kernel's: a terminal's Ctrl-C went to the command as well.
-        (signal != Signal::SIGCHLD && info.ssi_code <= 0).then_some(signal)
+        if signal == Signal::SIGCHLD {
+            return None;
+        }
+        let now = Instant::now();
+        let orphaned = nix::unistd::getppid().as_raw() != self.caller;
+        if info.ssi_pid as i32 == self.caller || orphaned {
+            return (!self.seen.take(signal, now)).then_some(signal);
+        }
+        self.seen.add(signal, now);
+        None
     }
 
     /// Takes every ended child, also those that fell to this subreaper.
@@ -315,5 +351,23 @@ impl Supervisor<'_> {
             "left_behind": left.iter().map(|p| json!({"pid": p.pid, "name": p.name})).collect::<Vec<_>>(),
             "detached": self.spec.detach_children && !left.is_empty(),
         }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_interrupt_of_the_group_is_one_for_the_command() {
+        let mut seen = Seen::default();
+        let start = Instant::now();
+        assert!(!seen.take(Signal::SIGINT, start), "the caller's own");
+        seen.add(Signal::SIGINT, start);
+        assert!(!seen.take(Signal::SIGTERM, start));
+        assert!(seen.take(Signal::SIGINT, start), "the group's, sent on by the caller");
+        assert!(!seen.take(Signal::SIGINT, start), "a second one of the caller's");
+        seen.add(Signal::SIGINT, start);
+        assert!(!seen.take(Signal::SIGINT, start + Seen::MEMORY));
     }
 }
