@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::tree::record::join;
 use crate::tree::{Cursor, Dirent, Extent, Inode, Key, Value, get, scan};
 use crate::{Error, Ino, Num, Objects, Result};
 
@@ -210,9 +211,4 @@ impl<'a> TreeView<'a> {
         }
         Ok(self.inode(ino)?.map(|inode| (ino, inode)))
     }
-}
-
-/// A name in the folder at a path.
-pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    if dir.is_empty() { name.to_vec() } else { [dir, name].join(&b'/') }
 }
