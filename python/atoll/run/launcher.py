@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from atoll.errors import Unsupported, from_code
 
-__all__ = ["Ended", "Limits", "NoNamespace", "Spec", "Streams", "launch"]
+__all__ = ["Ended", "Limits", "NoNamespace", "Spec", "Stop", "Streams", "launch"]
 
 Stream = int | IO[Any] | None
 
@@ -105,6 +105,30 @@ class Ended:
     notes: tuple[str, ...]
     stdout: Any
     stderr: Any
+    interrupt: BaseException | None = None
+    """What was raised in the caller's thread while it waited: to be raised again once the work is kept."""
+
+
+class Stop:
+    """Ends a command from another thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[Any] | None = None
+        self._wanted = False
+
+    def __call__(self) -> None:
+        """Asks the command to end; after the grace period it is ended."""
+        with self._lock:
+            self._wanted = True
+            if self._process is not None:
+                self._process.terminate()
+
+    def _watch(self, process: subprocess.Popen[Any]) -> None:
+        with self._lock:
+            self._process = process
+            if self._wanted:
+                process.terminate()
 
 
 class NoNamespace(Unsupported):
@@ -112,12 +136,17 @@ class NoNamespace(Unsupported):
 
 
 def launch(
-    spec: Spec, streams: Streams = Streams(), env: Mapping[str, str] | None = None, *, forward_signals: bool = False
+    spec: Spec,
+    streams: Streams = Streams(),
+    env: Mapping[str, str] | None = None,
+    *,
+    forward_signals: bool = False,
+    stop: Stop | None = None,
 ) -> Ended:
     """Runs the command and returns when it, and all it started, has ended.
 
     With `forward_signals` (for a command line, in the main thread) what this process is sent goes to the command;
-    without, an interrupt ends the command and is raised again afterwards.
+    without, an interrupt ends the command and is handed back as `Ended.interrupt`.
 
     Raises:
         NoNamespace: `at` or a pass needs a mount namespace that this process may not have; nothing was run.
@@ -129,15 +158,21 @@ def launch(
     try:
         _write_all(settings, spec._json(report))
         os.lseek(settings, 0, os.SEEK_SET)
-        stdin = subprocess.PIPE if streams.input is not None else streams.stdin
         with _Forwarding(forward_signals) as forwarding:
             process = subprocess.Popen(
-                _arguments(settings), stdin=stdin, stdout=streams.stdout, stderr=streams.stderr, env=env, text=streams.text,
+                _arguments(settings),
+                stdin=subprocess.PIPE if streams.input is not None else streams.stdin,
+                stdout=streams.stdout,
+                stderr=streams.stderr,
+                env=env,
+                text=streams.text,
                 pass_fds=(settings, report),
-            )  # fmt: skip
+            )
             forwarding.to(process)
-            stdout, stderr = _wait(process, streams.input)
-        return _read(process, report, stdout, stderr)
+            if stop is not None:
+                stop._watch(process)
+            stdout, stderr, interrupt = _wait(process, streams.input)
+        return _read(process, report, stdout, stderr, interrupt)
     finally:
         os.close(settings)
         os.close(report)
@@ -153,10 +188,11 @@ def _write_all(fd: int, data: bytes) -> None:
         file.write(data)
 
 
-def _wait(process: subprocess.Popen[Any], text: Any) -> tuple[Any, Any]:
+def _wait(process: subprocess.Popen[Any], text: Any) -> tuple[Any, Any, BaseException | None]:
     try:
-        return process.communicate(text)
-    except BaseException:
+        stdout, stderr = process.communicate(text)
+        return stdout, stderr, None
+    except BaseException as interrupt:
         # The launcher tells an interrupt of the whole process group (the command has it already) from this one.
         process.send_signal(signal.SIGINT)
         try:
@@ -164,10 +200,12 @@ def _wait(process: subprocess.Popen[Any], text: Any) -> tuple[Any, Any]:
         except subprocess.TimeoutExpired:
             process.terminate()
             process.wait()
-        raise
+        return None, None, interrupt
 
 
-def _read(process: subprocess.Popen[Any], report: int, stdout: Any, stderr: Any) -> Ended:
+def _read(
+    process: subprocess.Popen[Any], report: int, stdout: Any, stderr: Any, interrupt: BaseException | None
+) -> Ended:
     events: dict[str, Mapping[str, Any]] = {}
     notes: list[str] = []
     for event in _lines(report):
@@ -175,6 +213,8 @@ def _read(process: subprocess.Popen[Any], report: int, stdout: Any, stderr: Any)
             notes.append(event["text"])
         else:
             events[event["event"]] = event
+    if interrupt is not None and "ended" not in events:
+        raise interrupt
     failed = events.get("failed")
     if failed is not None:
         if failed["code"] == "no_namespace":
@@ -182,7 +222,7 @@ def _read(process: subprocess.Popen[Any], report: int, stdout: Any, stderr: Any)
         raise from_code(failed["code"], failed["message"])
     if not {"ended", "not_started"} & events.keys():
         raise from_code("io", f"The launcher ended with {process.returncode} before the command did; its work is kept.")
-    return Ended(process.returncode, events, tuple(notes), stdout, stderr)
+    return Ended(process.returncode, events, tuple(notes), stdout, stderr, interrupt)
 
 
 def _lines(fd: int) -> Iterator[Mapping[str, Any]]:

@@ -20,6 +20,8 @@ class RunResult:
     returncode: int
     """The command's own exit code; 128 and the signal's number when a signal ended it; 124 after its timeout; 126 and
     127 when it could not be started or found."""
+    started: bool
+    """Whether the command began: not with 126 and 127 of atoll's own."""
     signal: int | None
     """The number of the signal that ended it."""
     timed_out: bool
@@ -39,6 +41,8 @@ class RunResult:
     """Whether its processes were in a cgroup of their own."""
     left_behind: tuple[tuple[int, str], ...] = ()
     """Processes (pid, name) that outlived the command: ended then, or with `detach_children` let go on."""
+    detached: bool = False
+    """Whether those were let go on."""
     notes: tuple[str, ...] = ()
     """Sentences for people: what was not as asked for."""
     stdout: Any = field(default=None, repr=False)
@@ -48,6 +52,11 @@ class RunResult:
     def ok(self) -> bool:
         """Whether it ended with 0."""
         return self.returncode == 0
+
+    @property
+    def left_behind_alive(self) -> bool:
+        """Whether processes of the command still use the workspace."""
+        return self.detached and bool(self.left_behind)
 
     def check(self) -> RunResult:
         """Itself.
