@@ -1,13 +1,25 @@
 //! A host folder becomes a tree; again later, only what changed is read.
 
+mod commit;
+pub mod git;
+pub mod git_config;
+mod record;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use atoll_store::store::{NewOperation, Published, RefName};
-use atoll_store::tree::{ContentSum, Time};
-use atoll_store::{Hash, Num, Result, Store, Summary, Writer};
+use atoll_store::tree::ContentSum;
+use atoll_store::{Commit, Error, Hash, Num, Result, Store, Summary, Writer};
 
-use crate::progress::Progress;
+pub use commit::{CommitRequest, Committed, commit_captured};
+pub use record::{ImportRecord, last_import};
+
+use crate::ignore::Ignores;
+use crate::ingest::Target;
+use crate::ingest::base::Base;
+use crate::ingest::folder::{FolderOptions, read_folder};
+use crate::progress::{Phase, Progress};
+use crate::scan::{ScanOptions, threads};
 
 /// What to import, and how.
 #[derive(Debug, Clone, Default)]
@@ -101,61 +113,53 @@ pub struct Captured {
 /// `Busy` when git is running in the folder; `Unsupported` when a `.git` would reach out of it; `Permission`
 /// naming what could not be read; `Changed` naming what did not keep still; `Usage` when the folder is a store.
 pub fn import_folder(store: &Store, options: &ImportOptions, progress: &dyn Progress) -> Result<Captured> {
-    let _ = (store, options, progress);
-    todo!()
+    let folder = std::fs::canonicalize(&options.folder)
+        .map_err(|error| Error::io("read the folder", &options.folder, error))?;
+    let before = options.base.map(|id| store.commit(&id)).transpose()?;
+    let record = before.as_ref().and_then(|commit| ImportRecord::of(&commit.record));
+    let base = || match &before {
+        None => Ok(Base::empty()),
+        Some(commit) => {
+            let record = record.as_ref().filter(|record| record.is_of(&folder));
+            // Of another folder's import nothing is clean, but what is the same file keeps its number.
+            let clean_before = record.map_or(Base::NEVER, |record| record.started);
+            let mut base = Base::load(store, commit.record.root, clean_before)?;
+            base.unclean.extend(record.into_iter().flat_map(|record| record.mapped.iter().copied()));
+            Ok(base)
+        }
+    };
+    let how = FolderOptions {
+        scan: ScanOptions {
+            ignores: Some(Ignores::new(&options.excludes)?),
+            skip_unreadable: options.skip_unreadable,
+            skip_stores: true,
+            threads: threads(options.threads),
+            progress,
+        },
+        prepare: &git::prepare,
+        seed: options.seed,
+    };
+    let writer = store.writer()?;
+    let tree = read_folder(&Target::Writer(&writer), &base, &folder, &how)?;
+    let record = ImportRecord { folder, started: tree.started, dev: tree.dev, mapped: tree.mapped };
+    let meta = BTreeMap::from([(ImportRecord::KEY.to_owned(), record.to_json())]);
+    captured(before.as_ref(), writer, tree.root, tree.report, meta, progress)
 }
 
-/// The commit that a captured tree becomes, and the branch that it moves.
-#[derive(Debug, Clone)]
-pub struct CommitRequest {
-    /// The branch.
-    pub branch: String,
-    /// What the branch must hold (`None`: it must not exist); it is also the new commit's first parent.
-    pub head: Option<Hash>,
-    /// See [`atoll_store::NewCommit`].
-    pub author: String,
-    /// See [`atoll_store::NewCommit`].
-    pub time: Time,
-    /// See [`atoll_store::NewCommit`].
-    pub utc_offset: i16,
-    /// See [`atoll_store::NewCommit`].
-    pub message: String,
-    /// More metadata; the capture's own is added.
-    pub meta: BTreeMap<String, String>,
-    /// Makes the branch remember this host folder (an import).
-    pub folder: Option<Vec<u8>>,
-    /// Kind, note, workspace; commits and changes are filled in.
-    pub operation: NewOperation,
-    /// Publish a commit also when the tree equals the head's.
-    pub allow_empty: bool,
-}
-
-/// What [`commit_captured`] did.
-#[derive(Debug, Clone)]
-pub struct Committed {
-    /// The branch's commit now: the new one, or the head when nothing changed.
-    pub commit: Hash,
-    /// `None` when nothing changed and nothing was published.
-    pub published: Option<Published>,
-    /// The capture's report.
-    pub report: Report,
-}
-
-/// Captures and publishes; captures again when gc took away what the capture had found (`Changed` of publish).
-///
-/// # Errors
-/// Those of `capture` and of [`Store::publish`]; `Moved` when the branch does not hold `head`.
-pub fn commit_captured(
-    store: &Store,
-    request: &CommitRequest,
-    capture: &mut dyn FnMut() -> Result<Captured>,
-) -> Result<Committed> {
-    let _ = (store, request, capture, RefName::Branch(String::new()));
-    todo!()
-}
-
-/// The newest import of `folder` (bytes of an absolute path) on the first-parent line from `head`.
-pub fn last_import(store: &Store, head: &Hash, folder: &[u8]) -> Result<Option<Hash>> {
-    let _ = (store, head, folder);
-    todo!()
+/// Sums up a tree that was made over a commit's.
+pub(crate) fn captured(
+    before: Option<&Commit>,
+    writer: Writer,
+    root: Num,
+    report: Report,
+    meta: BTreeMap<String, String>,
+    progress: &dyn Progress,
+) -> Result<Captured> {
+    progress.advance(Phase::Tree, report.files, 0);
+    let old = before.map(|commit| (commit.record.root, commit.record.content, commit.record.summary));
+    let (content, summary) = match old {
+        Some((old, content, summary)) if old == root => (content, summary),
+        old => ContentSum::update(&writer, old, root)?,
+    };
+    Ok(Captured { root, content, summary, writer, report, meta })
 }

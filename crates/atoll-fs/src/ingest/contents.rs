@@ -54,6 +54,8 @@ impl PutChunk for SinkChunks<'_> {
 pub struct Ingest<'a> {
     chunks: Box<dyn PutChunk + 'a>,
     window: Vec<u8>,
+    /// How much of the window's start is the last file's, when it was read in one piece.
+    head: usize,
     /// Bytes read from files so far.
     pub bytes: u64,
 }
@@ -70,7 +72,7 @@ impl<'a> Ingest<'a> {
     }
 
     fn over(chunks: Box<dyn PutChunk + 'a>) -> Self {
-        Ingest { chunks, window: Vec::new(), bytes: 0 }
+        Ingest { chunks, window: Vec::new(), head: 0, bytes: 0 }
     }
 
     /// Writes what is left of the batch; numbers given out before are good only then.
@@ -116,6 +118,7 @@ impl<'a> Ingest<'a> {
     /// `StreamError::Short` when the file is shorter by now, `StreamError::Read` when it cannot be read.
     pub fn file(&mut self, file: &File, size: u64, allocated: u64) -> Result<Extents, StreamError> {
         let mut extents = Extents::new();
+        self.head = 0;
         let inline = size <= INLINE_MAX as u64;
         // One block is either there or not; lseek would only cost a call for each small file.
         if size <= 4096 && allocated > 0 {
@@ -149,6 +152,11 @@ impl<'a> Ingest<'a> {
         Ok(extents)
     }
 
+    /// The first bytes of the file that was stored last; empty when it was large.
+    pub fn head(&self) -> &[u8] {
+        &self.window[..self.head]
+    }
+
     fn region(
         &mut self,
         input: &mut dyn Read,
@@ -161,6 +169,7 @@ impl<'a> Ingest<'a> {
             return Ok(());
         }
         let whole = length <= CHUNK_MAX as u64;
+        self.head = if whole && offset == 0 { length as usize } else { 0 };
         let mut window = std::mem::take(&mut self.window);
         let capacity = if whole { length as usize } else { WINDOW };
         if window.len() < capacity {

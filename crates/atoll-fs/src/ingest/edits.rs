@@ -15,30 +15,31 @@ pub struct FileState {
     pub inode: Inode,
     /// The names it has: folder and name. The root has none.
     pub parents: Vec<(Ino, Box<[u8]>)>,
-    /// Its extended attributes.
-    pub xattrs: Xattrs,
+    /// Its extended attributes; `None` leaves those that the base tree has.
+    pub xattrs: Option<Xattrs>,
+    /// Attributes of the base tree that stay although `xattrs` lacks them.
+    pub kept_xattrs: Vec<Box<[u8]>>,
     /// A folder's names.
     pub dirents: Vec<(Box<[u8]>, Dirent)>,
-    /// A file's contents, or a link's target.
-    pub extents: Extents,
+    /// A file's contents, or a link's target; `None` leaves what the base tree has.
+    pub extents: Option<Extents>,
 }
 
 impl FileState {
     /// Its entries in the tree's order.
     pub fn entries(&self) -> Vec<(Vec<u8>, Value)> {
-        let count = 1 + self.parents.len() + self.xattrs.len() + self.dirents.len() + self.extents.len();
-        let mut entries = Vec::with_capacity(count);
+        let mut entries = Vec::with_capacity(3 + self.dirents.len());
         entries.push((Key::Inode(self.ino).to_vec(), Value::Inode(self.inode)));
         for (dir, name) in &self.parents {
             entries.push((Key::Parent(self.ino, *dir, name).to_vec(), Value::Parent));
         }
-        for (name, value) in &self.xattrs {
+        for (name, value) in self.xattrs.iter().flatten() {
             entries.push((Key::Xattr(self.ino, name).to_vec(), Value::Xattr(value.clone())));
         }
         for (name, dirent) in &self.dirents {
             entries.push((Key::Dirent(self.ino, name).to_vec(), Value::Dirent(*dirent)));
         }
-        for (offset, extent) in &self.extents {
+        for (offset, extent) in self.extents.iter().flatten() {
             entries.push((Key::Extent(self.ino, *offset).to_vec(), Value::Extent(extent.clone())));
         }
         if !entries.is_sorted_by(|a, b| a.0 < b.0) {
@@ -62,6 +63,13 @@ pub fn edits(
     after: Option<&FileState>,
     out: &mut Vec<Edit>,
 ) -> Result<()> {
+    let keeps = |key: &[u8]| match Key::decode(key) {
+        Ok(Key::Xattr(_, name)) => after.is_some_and(|after| {
+            after.xattrs.is_none() || after.kept_xattrs.iter().any(|kept| **kept == *name)
+        }),
+        Ok(Key::Extent(..)) => after.is_some_and(|after| after.extents.is_none()),
+        _ => false,
+    };
     let mut after = after.map(FileState::entries).unwrap_or_default().into_iter().peekable();
     if let Some(base) = base {
         let from = Key::Inode(ino).to_vec();
@@ -74,6 +82,7 @@ pub fn edits(
             match after.next_if(|(new, _)| *new == key) {
                 Some((_, new)) if new == value => {}
                 Some((_, new)) => out.push((key, Some(new))),
+                None if keeps(&key) => {}
                 None => out.push((key, None)),
             }
         }

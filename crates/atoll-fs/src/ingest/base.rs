@@ -1,0 +1,207 @@
+//! The tree that a folder is compared with, in memory: who has which name, and what stat data a file had when
+//! it was last known to equal the tree.
+
+use std::collections::{HashMap, HashSet};
+
+use atoll_store::tree::{Dirent, FileType, Inode, Key, Time, Value, scan};
+use atoll_store::{Ino, Num, Objects, Result};
+
+use crate::scan::HostStat;
+
+/// What the host said about a file when it equalled the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recorded {
+    /// The host's inode number (an import: its low 32 bits).
+    pub ino: u64,
+    /// See [`HostStat`].
+    pub mode: u16,
+    /// See [`HostStat`].
+    pub uid: u32,
+    /// See [`HostStat`].
+    pub gid: u32,
+    /// See [`HostStat`].
+    pub size: u64,
+    /// See [`HostStat`].
+    pub rdev: u64,
+    /// See [`HostStat`].
+    pub mtime: Time,
+    /// See [`HostStat`].
+    pub ctime: Time,
+    /// See [`HostStat`].
+    pub btime: Time,
+}
+
+impl Recorded {
+    /// What an import recorded: the tree itself has it.
+    pub fn of_inode(ino: Ino, inode: &Inode) -> Recorded {
+        Recorded {
+            ino: u64::from(ino.low()),
+            mode: inode.mode,
+            uid: inode.uid,
+            gid: inode.gid,
+            size: inode.size,
+            rdev: inode.rdev,
+            mtime: inode.mtime,
+            ctime: inode.ctime,
+            btime: inode.btime,
+        }
+    }
+
+    /// What the host says now.
+    pub fn of_host(stat: &HostStat) -> Recorded {
+        Recorded {
+            ino: stat.ino,
+            mode: stat.mode,
+            uid: stat.uid,
+            gid: stat.gid,
+            size: if stat.kind == FileType::Dir { 0 } else { stat.size },
+            rdev: stat.rdev,
+            mtime: stat.mtime,
+            ctime: stat.ctime,
+            btime: stat.btime,
+        }
+    }
+
+    /// Whether nothing that the host tells has changed, its inode number aside.
+    fn same(&self, stat: &HostStat) -> bool {
+        let now = Recorded { ino: self.ino, ..Recorded::of_host(stat) };
+        *self == now
+    }
+}
+
+/// How host inode numbers and the tree's relate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Numbers {
+    /// The tree's low 32 bits are the host's (an import).
+    Low32,
+    /// An index knows the host's numbers (the copy driver).
+    Indexed,
+}
+
+/// A file of the base tree.
+pub struct BaseFile {
+    /// Its record.
+    pub inode: Inode,
+    /// The host's stat data; `None` when the index does not know it (then it is never clean).
+    pub recorded: Option<Recorded>,
+    /// Extended attributes that the host could not take and that are therefore kept.
+    pub lost_xattrs: Vec<Box<[u8]>>,
+}
+
+/// The base tree, in memory.
+pub struct Base {
+    /// Its root.
+    pub root: Option<Num>,
+    /// Every file of it.
+    pub files: HashMap<Ino, BaseFile>,
+    /// Every folder's names, sorted.
+    pub dirs: HashMap<Ino, Vec<(Box<[u8]>, Dirent)>>,
+    /// Files with a ctime at or after this are never clean.
+    pub clean_before: Time,
+    /// Files whose stat data says nothing (they were mapped).
+    pub unclean: HashSet<Ino>,
+    /// Files that were not made on the host (a device without the right to): kept while their folder is there.
+    pub absent: HashSet<Ino>,
+    /// How numbers relate.
+    pub numbers: Numbers,
+    by_host: HashMap<u64, Vec<Ino>>,
+}
+
+impl Base {
+    /// As `clean_before`: no file is clean.
+    pub const NEVER: Time = Time { sec: i64::MIN, nsec: 0 };
+
+    /// Nothing.
+    pub fn empty() -> Base {
+        Base {
+            root: None,
+            files: HashMap::new(),
+            dirs: HashMap::new(),
+            clean_before: Base::NEVER,
+            unclean: HashSet::new(),
+            absent: HashSet::new(),
+            numbers: Numbers::Low32,
+            by_host: HashMap::new(),
+        }
+    }
+
+    /// Loads a tree whose own records are the host's stat data (an import's).
+    pub fn load(objects: &dyn Objects, root: Num, clean_before: Time) -> Result<Base> {
+        let mut base = Base { root: Some(root), clean_before, ..Base::empty() };
+        for entry in scan(objects, root, &[], None) {
+            let (key, value) = entry?;
+            match (Key::decode(&key)?, value) {
+                (Key::Inode(ino), Value::Inode(inode)) => {
+                    let recorded = Some(Recorded::of_inode(ino, &inode));
+                    base.files.insert(ino, BaseFile { inode, recorded, lost_xattrs: Vec::new() });
+                    base.by_host.entry(u64::from(ino.low())).or_default().push(ino);
+                }
+                (Key::Dirent(dir, name), Value::Dirent(dirent)) => {
+                    base.dirs.entry(dir).or_default().push((name.into(), dirent));
+                }
+                _ => {}
+            }
+        }
+        Ok(base)
+    }
+
+    /// Replaces the records by an index's: what it does not know is never clean.
+    pub fn index(&mut self, mut records: HashMap<Ino, (Recorded, Vec<Box<[u8]>>)>) {
+        self.numbers = Numbers::Indexed;
+        self.by_host.clear();
+        for (ino, file) in &mut self.files {
+            (file.recorded, file.lost_xattrs) = match records.remove(ino) {
+                Some((recorded, lost)) => {
+                    self.by_host.entry(recorded.ino).or_default().push(*ino);
+                    (Some(recorded), lost)
+                }
+                None => (None, Vec::new()),
+            };
+        }
+    }
+
+    /// What a folder of the tree has under a name.
+    pub fn lookup(&self, dir: Ino, name: &[u8]) -> Option<&Dirent> {
+        let names = self.dirs.get(&dir)?;
+        names.binary_search_by(|(have, _)| (**have).cmp(name)).ok().map(|at| &names[at].1)
+    }
+
+    fn host_number(&self, stat: &HostStat) -> u64 {
+        match self.numbers {
+            Numbers::Low32 => u64::from(stat.ino as u32),
+            Numbers::Indexed => stat.ino,
+        }
+    }
+
+    /// Whether the host file is the tree's file `ino` that it finds under the same name: same kind, same number.
+    pub fn is_at_its_place(&self, ino: Ino, stat: &HostStat) -> bool {
+        let Some(file) = self.files.get(&ino) else { return false };
+        if file.inode.kind != stat.kind {
+            return false;
+        }
+        ino == Ino::ROOT || file.recorded.is_some_and(|recorded| recorded.ino == self.host_number(stat))
+    }
+
+    /// The tree's file that the host file is under another name, if any: same number, same kind, same birth.
+    pub fn moved(&self, stat: &HostStat) -> impl Iterator<Item = Ino> {
+        let known = self.by_host.get(&self.host_number(stat)).map_or(&[][..], Vec::as_slice);
+        let no_time = Time::default();
+        known.iter().copied().filter(move |ino| {
+            let Some(file) = self.files.get(ino) else { return false };
+            let Some(recorded) = file.recorded else { return false };
+            // Where the host knows no birth, an unchanged file tells by its other times; a folder cannot.
+            let same = if stat.btime != no_time || recorded.btime != no_time {
+                recorded.btime == stat.btime
+            } else {
+                stat.kind != FileType::Dir && (recorded.mtime, recorded.size) == (stat.mtime, stat.size)
+            };
+            *ino != Ino::ROOT && file.inode.kind == stat.kind && same
+        })
+    }
+
+    /// Whether the host file certainly still equals the tree's file: its contents need no look.
+    pub fn is_clean(&self, ino: Ino, stat: &HostStat) -> bool {
+        let Some(recorded) = self.files.get(&ino).and_then(|file| file.recorded) else { return false };
+        recorded.same(stat) && stat.ctime < self.clean_before && !self.unclean.contains(&ino)
+    }
+}
