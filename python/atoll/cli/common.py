@@ -138,3 +138,21 @@ def workspace_of(store: str | None, name: str | None) -> Workspace:
         if found is not None:
             return atoll.open(store=found[1]).workspace(name)
     return atoll.open(store=store).workspace(name)
+
+
+def reference_or_here(store: Store, reference: str | None) -> str:
+    """A reference that may be left out: then the branch of the workspace that one stands in, else `main`."""
+    if reference is not None:
+        return reference
+    from atoll.errors import NotFound
+
+    try:
+        return store.workspace().branch
+    except NotFound:
+        return "main"
+
+
+def split_reference(text: str) -> tuple[str, str]:
+    """`COMMIT:path` taken apart; without a colon the path is the whole tree."""
+    reference, _, path = text.partition(":")
+    return reference, path

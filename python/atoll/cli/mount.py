@@ -1,0 +1,105 @@
+"""`atoll mount`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from atoll.cli import common, output
+
+if TYPE_CHECKING:
+    from atoll.workspace import Workspace
+
+
+@click.command("mount", **common.COMMAND)
+@click.argument("branch", required=False, shell_complete=common.BRANCH)
+@click.argument("directory", required=False, metavar="[DIR]", type=click.Path())
+@click.option(
+    "--driver",
+    type=click.Choice(["auto", "overlay", "copy"]),
+    default="auto",
+    show_default=True,
+    help="How: overlay (the kernel's, at full speed) or copy (a plain folder); auto takes the first that works.",
+)
+@click.option(
+    "--fsync",
+    type=click.Choice(["full", "commit"]),
+    default="full",
+    show_default=True,
+    help="commit: what programs sync is durable with the next commit only (overlay's volatile).",
+)
+@click.option(
+    "--scratch",
+    metavar="disk|memory[:SIZE]",
+    default="disk",
+    show_default=True,
+    help="Where uncommitted changes live; memory is lost with the power.",
+)
+@click.option("--all", "every", is_flag=True, help="Mount again what was mounted before a crash or a reboot.")
+@common.store_option
+@common.json_option
+def command(
+    branch: str | None,
+    directory: str | None,
+    driver: str,
+    fsync: Literal["full", "commit"],
+    scratch: str,
+    every: bool,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Make BRANCH a writable folder: DIR, which must be empty or not exist, else a managed place.
+
+    Stdout is the folder's path and nothing else. A workspace that was unmounted with uncommitted changes, or lost by a
+    crash, comes back with them.
+
+    \b
+    Examples:
+      cd "$(atoll mount try-1)"
+      atoll mount try-1 /srv/work/try-1 --driver overlay
+      atoll mount --all
+    """
+    from atoll.errors import Usage
+
+    opened = common.open_store(store)
+    if every:
+        if branch is not None:
+            raise Usage("--all mounts what there is; leave the branch out.")
+        mounted = [
+            opened.mount(workspace.branch, note=common.note)
+            for workspace in opened.workspaces()
+            if workspace.settings.get("present") and not workspace.mounted
+        ]
+    else:
+        if branch is None:
+            raise Usage("Name a branch to mount, or give --all.")
+        with common.progress(f"mount {branch}") as progress:
+            mounted = [
+                opened.mount(
+                    branch, directory, driver=driver, fsync=fsync, scratch=scratch, note=common.note, progress=progress
+                )
+            ]
+    if as_json:
+        documents = [document(workspace) for workspace in mounted]
+        output.print_json({"workspaces": documents} if every else documents[0])
+    else:
+        output.print_names([os.fsencode(workspace.path) for workspace in mounted], False)
+
+
+def document(workspace: Workspace) -> dict[str, object]:
+    """A workspace as JSON."""
+    where = workspace._record["mountpoint"]
+    return {
+        "branch": workspace.branch,
+        "id": workspace.id,
+        "driver": workspace.driver,
+        "mounted": workspace.mounted,
+        **output.path_json(os.fsencode(where or "")),
+        "base": workspace.base,
+        "head": workspace.head,
+        "fsync": workspace.settings.get("fsync", "full"),
+        "scratch": workspace.settings.get("scratch", "disk"),
+        "created": output.time_json(workspace._record["created_ns"]),
+    }

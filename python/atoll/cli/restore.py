@@ -1,0 +1,37 @@
+"""`atoll restore`."""
+
+from __future__ import annotations
+
+import click
+
+from atoll.cli import common, output
+
+
+@click.command("restore", **common.COMMAND)
+@click.option("--from", "source", required=True, metavar="COMMIT", shell_complete=common.REF, help="What to bring back.")
+@click.option("-w", "--workspace", metavar="WS", shell_complete=common.WORKSPACE, help="The workspace; default: here.")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@common.store_option
+@common.json_option
+def command(
+    source: str, workspace: str | None, paths: tuple[str, ...], store: str | None, as_json: bool
+) -> None:
+    """Bring a mounted workspace, or only PATHs of it, to what a commit has: files, modes, links, deletions.
+
+    The present state is committed first and the result after, so `atoll undo` takes a restore back. PATHs count from
+    the workspace's top.
+
+    \b
+    Examples:
+      atoll restore --from try-1~2
+      atoll restore --from main -w try-1 src/a.py docs
+    """
+    found = common.workspace_of(store, workspace)
+    with common.progress("restore") as progress:
+        result = found.restore(source, paths, progress=progress)
+    if as_json:
+        output.print_json({"branch": found.branch, "commit": result.commit, "changed": result.changed})
+    elif result.changed:
+        print(f"{found.branch} {result.commit[:12]}: restored from {source}")
+    else:
+        print(f"{found.branch} {result.commit[:12]}: already as in {source}")
