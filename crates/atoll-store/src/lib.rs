@@ -4,10 +4,14 @@
 //! Read in this order: [`tree`] (one ordered map is a whole file system), [`object`] (where nodes and chunks
 //! come from and go to), [`store`] (a folder that many processes use at once).
 
+mod codec;
 pub mod commit;
 pub mod error;
+mod fault;
 pub mod ids;
 pub mod object;
+mod oplog;
+mod pack;
 pub mod store;
 pub mod tree;
 

@@ -1,0 +1,78 @@
+//! Compression of frames.
+
+use zstd::zstd_safe::{self, CCtx, CParameter, DCtx};
+
+use super::format::{Coding, Frame};
+use crate::{Error, Result};
+
+/// zstd's level for groups: measured on source trees, 1 is nearly twice as fast as 3 for 4 % more bytes.
+const LEVEL: i32 = 1;
+/// And for deltas, which are small and written once.
+const DELTA_LEVEL: i32 = 3;
+
+fn zstd_error(doing: &str, code: usize) -> Error {
+    Error::new(crate::Code::Io, format!("atoll could not {doing}: {}.", zstd_safe::get_error_name(code)))
+}
+
+/// Compresses groups; each thread has its own.
+pub(crate) struct Compressor(CCtx<'static>);
+
+impl Compressor {
+    pub(crate) fn new() -> Compressor {
+        let mut context = CCtx::create();
+        // Neither can fail: both values are within zstd's bounds.
+        let _ = context.set_parameter(CParameter::CompressionLevel(LEVEL));
+        let _ = context.set_parameter(CParameter::ContentSizeFlag(false));
+        Compressor(context)
+    }
+
+    /// The stored form of a group, and how it is coded: what does not shrink stays as it is.
+    pub(crate) fn compress(&mut self, raw: &[u8]) -> Result<(Coding, Vec<u8>)> {
+        let mut out = Vec::with_capacity(zstd_safe::compress_bound(raw.len()));
+        self.0.compress2(&mut out, raw).map_err(|code| zstd_error("compress a group", code))?;
+        if out.len() >= raw.len() {
+            return Ok((Coding::Raw, raw.to_vec()));
+        }
+        Ok((Coding::Zstd, out))
+    }
+}
+
+/// `raw` as a delta on `base`.
+pub(crate) fn delta(base: &[u8], raw: &[u8]) -> Result<Vec<u8>> {
+    let failed = |code| zstd_error("compress a delta", code);
+    let mut context = CCtx::create();
+    context.set_parameter(CParameter::CompressionLevel(DELTA_LEVEL)).map_err(failed)?;
+    context.set_parameter(CParameter::ContentSizeFlag(false)).map_err(failed)?;
+    context.ref_prefix(base).map_err(failed)?;
+    let mut out = Vec::with_capacity(zstd_safe::compress_bound(raw.len()));
+    context.compress2(&mut out, raw).map_err(failed)?;
+    Ok(out)
+}
+
+/// A frame's raw bytes from its stored ones; `base` is the raw form of the object a delta stands on.
+///
+/// # Errors
+/// The reason as a text, for the caller to say which pack it was.
+pub(crate) fn decode(frame: &Frame, stored: &[u8], base: Option<&[u8]>) -> std::result::Result<Vec<u8>, String> {
+    if stored.len() != frame.stored as usize || xxhash_rust::xxh3::xxh3_64(stored) != frame.checksum {
+        return Err("its bytes do not match their checksum".to_owned());
+    }
+    let mut raw = Vec::with_capacity(frame.raw as usize);
+    let result = match frame.coding {
+        Coding::Raw => {
+            raw.extend_from_slice(stored);
+            Ok(raw.len())
+        }
+        Coding::Zstd => DCtx::create().decompress(&mut raw, stored),
+        Coding::Delta => {
+            let base = base.ok_or("it is a delta, and what it stands on is missing")?;
+            let mut context = DCtx::create();
+            context.ref_prefix(base).and_then(|_| context.decompress(&mut raw, stored))
+        }
+    };
+    result.map_err(|code| format!("it cannot be decompressed ({})", zstd_safe::get_error_name(code)))?;
+    if raw.len() != frame.raw as usize {
+        return Err(format!("it holds {} bytes instead of {}", raw.len(), frame.raw));
+    }
+    Ok(raw)
+}
