@@ -17,6 +17,7 @@ from atoll.results import ApplyResult, ExportResult, ImportResult
 
 if TYPE_CHECKING:
     from atoll.drivers.base import Note, Progress
+    from atoll.run.whole import Listed, Run
     from atoll.workspace import Workspace
 
 __all__ = ["Branch", "PathLike", "Store", "create", "open"]
@@ -333,6 +334,27 @@ class Store:
         )
 
     mount_async = paired(mount)
+
+    def run(self, command: Sequence[PathLike], *, check: bool = True, **keywords: Any) -> Run:
+        """Forks, mounts, runs a command, commits what it left (also of a failure) and unmounts. `keywords` are the
+        fields of `atoll.run.whole.Settings` (`base`, `name`, `on`, `driver`, …) and `atoll.run.command.Options`
+        (`timeout`, `at`, `env`, `capture_output`, …). Raises `CommandFailed` when the exit code is not 0, unless
+        `check=False`."""
+        from atoll.run.whole import run_with
+
+        return run_with(self, command, check=check, **keywords)
+
+    async def run_async(self, command: Sequence[PathLike], *, check: bool = True, **keywords: Any) -> Run:
+        """`run` as a coroutine; cancelling it ends the command first."""
+        from atoll.run import run_with_async
+
+        return await run_with_async(self, command, check=check, **keywords)
+
+    def runs(self, branches: Sequence[str] = (), limit: int | None = None) -> Iterator[Listed]:
+        """What was run, newest first."""
+        from atoll.run.whole import runs
+
+        return runs(self, branches, limit)
 
     def workspaces(self) -> list[Workspace]:
         """All workspaces, mounted or with uncommitted changes."""

@@ -8,17 +8,21 @@ it starts ends with it, its exit code is its own.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from atoll.run.result import CommandFailed, RunResult
 
 if TYPE_CHECKING:
     from atoll.drivers.base import Note
     from atoll.run.launcher import Stop
+    from atoll.run.whole import Run
+    from atoll.store import Store
     from atoll.workspace import Workspace
 
-__all__ = ["CommandFailed", "RunResult", "run", "run_async"]
+__all__ = ["CommandFailed", "RunResult", "run", "run_async", "run_with_async"]
+
+T = TypeVar("T")
 
 
 def _silent(sentence: str) -> None:
@@ -57,18 +61,31 @@ async def run_async(
     workspace: Workspace, command: Sequence[str | os.PathLike[str]], *, check: bool = True, **options: Any
 ) -> RunResult:
     """`run` as a coroutine. Cancelling it ends the command first."""
+    return await _stoppable(run, workspace, command, check=check, **options)
+
+
+async def run_with_async(
+    store: Store, command: Sequence[str | os.PathLike[str]], *, check: bool = True, **keywords: Any
+) -> Run:
+    """`Store.run` as a coroutine. Cancelling it ends the command first; its work is committed."""
+    from atoll.run.whole import run_with
+
+    return await _stoppable(run_with, store, command, check=check, **keywords)
+
+
+async def _stoppable(work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
     import asyncio
 
     from atoll._async import in_thread
     from atoll.run.launcher import Stop
 
     stop = Stop()
-    work = asyncio.ensure_future(in_thread(run, workspace, command, check=check, _stop=stop, **options))
+    task = asyncio.ensure_future(in_thread(work, *arguments, _stop=stop, **keywords))
     try:
-        return await asyncio.shield(work)
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
         stop()
-        await asyncio.wait([work])
-        if not work.cancelled():
-            work.exception()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()
         raise

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from atoll.store import Store
     from atoll.workspace import Workspace
 
-__all__ = ["Run", "Settings", "base_here", "run", "runs"]
+__all__ = ["Listed", "Run", "Settings", "base_here", "recorded_command", "run", "run_with", "runs"]
 
 #: What is recorded of a command line: a prompt may be a megabyte.
 ARGUMENT_LIMIT = 4096
@@ -114,6 +114,34 @@ def run(
     if interrupt is not None:
         raise interrupt
     return Run(result, branch, began_at, commit, kept)
+
+
+def run_with(
+    store: Store,
+    command: Sequence[PathLike],
+    *,
+    check: bool = True,
+    note: Note | None = None,
+    progress: Progress | None = None,
+    _stop: Stop | None = None,
+    **keywords: Any,
+) -> Run:
+    """`run` with the fields of `Settings` and `Options` as keywords: what `Store.run` does.
+
+    Raises:
+        CommandFailed: With `check`, when the exit code is not 0; its work is committed.
+    """
+    ours = {field.name for field in fields(Settings)}
+    settings = Settings(**{name: value for name, value in keywords.items() if name in ours})
+    options = Options(**{name: value for name, value in keywords.items() if name not in ours})
+    done = run(store, command, settings, options, note=note or _silent, progress=progress, stop=_stop)
+    if check:
+        done.result.check()
+    return done
+
+
+def _silent(sentence: str) -> None:
+    """Takes a sentence that nobody wants; `RunResult.notes` has those of the command itself."""
 
 
 def _check(settings: Settings, options: Options) -> None:
@@ -293,12 +321,10 @@ def runs(store: Store, branches: Sequence[str] = (), limit: int | None = None) -
         if branches and ref.name not in branches:
             continue
         for commit in store.log(ref.commit):
-            if commit.id == ref.base and ref.base != ref.commit:
+            if commit.id == ref.base:
                 break
             if "run" in commit.meta:
                 found.append((ref.name, commit))
-            if commit.id == ref.base:
-                break
     found.sort(key=lambda pair: pair[1].time_ns, reverse=True)
     for name, commit in found[:limit]:
         base = commit.parents[0] if commit.parents else commit.id
