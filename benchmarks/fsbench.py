@@ -1,7 +1,8 @@
 """Twelve everyday jobs of a shell, each in a fresh folder: an overlay workspace against a plain file system.
 
-The jobs are the first twelve of the fs-bench of Cloudflare Computer (same work, own driver): the shell's time is
-in every row, and three rows start a program for each file and are dominated by that; their names say "forks".
+The jobs are the first twelve of the fs-bench of Cloudflare Computer (same work, own driver): the shell's
+time is in every row; three rows start a program for each file and are dominated by that: their names say
+"forks".
 """
 
 from __future__ import annotations

@@ -42,7 +42,6 @@ UNSAFE = {"atoll-fuse", "atoll-py"}
 # first part of a module below atoll -> parts of atoll that it may not import
 PYTHON_NEVER: dict[str, set[str]] = {
     "*": {"cli"},  # the command line is an adapter: nothing but itself knows it
-    "cli": {"_native"},  # it translates to the SDK and back
     "drivers": {"run"},
     "errors": {"store", "workspace", "drivers", "run", "registry"},
 }
