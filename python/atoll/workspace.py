@@ -232,6 +232,10 @@ class Workspace:
             by=author,
         )
         self._check_moved()
+        if freeze is None:
+            from atoll.run.active import freezer
+
+            freeze = freezer(self.folder)
         try:
             done = self._driver.commit(self._place(), wanted, Capture(progress, freeze))
         except Moved as error:
@@ -268,9 +272,11 @@ class Workspace:
         """Takes the folder away. Uncommitted changes are kept for the next mount; without any, nothing is left.
 
         Raises `Busy` naming process and pid while something uses it."""
+        from atoll.run.active import refuse_if_running
         from atoll.workspaces import silent
 
         with self._locked():
+            refuse_if_running(self.folder, self.branch)
             self._heal()
             place = self._place()
             changes = self._driver.unmount(place, note=note or silent)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from atoll.errors import Usage
+from atoll.errors import NotFound, Usage
+from atoll.run.active import in_use
 from atoll.run.launcher import Ended, Limits, NoNamespace, Spec, Stop, Stream, Streams, launch
 from atoll.run.result import RunResult
 
@@ -33,6 +35,8 @@ class Options:
     folder."""
     cwd: PathLike | None = None
     """Where it starts; relative to the workspace's folder, which is also the default."""
+    stands_in: PathLike | None = None
+    """Where the caller stands: without `cwd`, the command starts in the same place of the workspace, if it has it."""
     env: Mapping[str, str] | None = None
     """Its environment instead of this process's own; atoll's variables are added."""
     timeout: float | None = None
@@ -146,7 +150,7 @@ def _launch(
     stop: Stop | None,
 ) -> Ended:
     root = shown or workspace.path
-    cwd = _cwd(options.cwd, root, workspace.path, origin)
+    cwd = _cwd(options, root, workspace.path, origin)
     added = {
         "ATOLL_STORE": os.fspath(workspace.store.path),
         "ATOLL_WORKSPACE": workspace.id,
@@ -171,17 +175,32 @@ def _launch(
     streams = Streams(
         options.stdin, options.stdout or pipe, options.stderr or pipe, options.input, options.text
     )  # fmt: skip
-    return launch(spec, streams, options.env, forward_signals=options.forward_signals, stop=stop)
+    with _held(workspace):
+        return launch(spec, streams, options.env, forward_signals=options.forward_signals, stop=stop)
 
 
-def _cwd(wanted: PathLike | None, root: Path, mounted: Path, origin: Path | None) -> Path:
-    if wanted is None:
-        return root
-    path = Path(wanted)
+@contextlib.contextmanager
+def _held(workspace: Workspace) -> Iterator[None]:
+    """Keeps the workspace mounted while a command is in it."""
+    with contextlib.ExitStack() as stack:
+        with workspace._locked():
+            if not workspace.mounted:
+                raise NotFound(
+                    f"Workspace '{workspace.branch}' is not mounted; `atoll mount {workspace.branch}` mounts it."
+                )
+            stack.enter_context(in_use(workspace.folder))
+        yield
+
+
+def _cwd(options: Options, root: Path, mounted: Path, origin: Path | None) -> Path:
+    if options.cwd is None:
+        place = None if options.stands_in is None else relative_to(options.stands_in, mounted, origin, root)
+        return root if place is None or not (mounted / place).is_dir() else root / place
+    path = Path(options.cwd)
     if not path.is_absolute():
         return root / path
     # A path on the host means the same place in what the command sees.
-    inside = relative_to(path, root, mounted, origin)
+    inside = relative_to(path, mounted, origin, root)
     return path if inside is None else root / inside
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from atoll.store import Store
     from atoll.workspace import Workspace
 
-__all__ = ["Listed", "Run", "Settings", "base_here", "recorded_command", "run", "run_with", "runs"]
+__all__ = ["Listed", "Run", "Settings", "base_here", "commit_result", "recorded_command", "run", "run_with", "runs"]
 
 #: What is recorded of a command line: a prompt may be a megabyte.
 ARGUMENT_LIMIT = 4096
@@ -249,7 +249,7 @@ def _keep(
         return None, None
     commit: str | None = None
     if settings.commit and result.started:
-        commit = _commit(workspace, result, settings, progress)
+        commit = commit_result(workspace, result, settings.message, settings.record_command, progress)
     if result.left_behind_alive:
         names = ", ".join(f"{name} (pid {pid})" for pid, name in result.left_behind[:5])
         note(f"'{branch}' stays mounted at {workspace.path}, since {names} go on; `atoll umount {branch}` later.")
@@ -267,14 +267,19 @@ def _keep(
     return commit, left.place if left.kept else None
 
 
-def _commit(workspace: Workspace, result: RunResult, settings: Settings, progress: Progress | None) -> str:
-    recorded = recorded_command(result.args) if settings.record_command else None
+def commit_result(
+    workspace: Workspace, result: RunResult, message: str | None, record: bool, progress: Progress | None
+) -> str:
+    """Commits what a command left, with its outcome in the metadata, and returns the commit.
+
+    Raises:
+        AtollError: It could not be committed; the message says where it is kept.
+    """
+    recorded = recorded_command(result.args) if record else None
     how = "timeout" if result.timed_out else f"exit {result.returncode}"
-    message = settings.message or f"run {_line(recorded) if recorded else 'a command'}: {how}"
+    message = message or f"run {_line(recorded) if recorded else 'a command'}: {how}"
     try:
-        done = workspace.commit(
-            message, meta={"run": result.meta(recorded)}, allow_empty=True, progress=progress
-        )
+        done = workspace.commit(message, meta={"run": result.meta(recorded)}, allow_empty=True, progress=progress)
     except AtollError as error:
         error.message = (
             f"The command ended with {result.returncode}, and its work could not be committed: {error.message} It is "

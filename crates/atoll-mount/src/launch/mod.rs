@@ -18,7 +18,6 @@ mod spawn;
 mod spec;
 mod supervise;
 
-pub use running::{Running, running};
 pub use spec::{Limits, Pass, Spec};
 
 use std::fs::File;
