@@ -89,6 +89,9 @@ struct Compare<'a> {
     map: HashMap<Ino, Option<Ino>>,
 }
 
+/// Names of files that are gone without a successor, by folder of the new tree: which pair, and the old folder.
+type Lost = HashMap<(Ino, Box<[u8]>), (usize, Ino)>;
+
 type Files = BTreeMap<Ino, File>;
 
 impl Compare<'_> {
@@ -144,7 +147,12 @@ impl Compare<'_> {
     }
 
     /// Folders before what is in them, so that a replaced folder's files find their counterparts.
-    fn match_by_name(&mut self, gone: Files, mut come: Files, paths: &mut [Option<Paths<'_>>; 2]) -> Result<()> {
+    fn match_by_name(
+        &mut self,
+        gone: Files,
+        mut come: Files,
+        paths: &mut [Option<Paths<'_>>; 2],
+    ) -> Result<()> {
         let mut by_name: HashMap<(Ino, Box<[u8]>), Ino> = HashMap::new();
         for file in come.values() {
             by_name.extend(file.record.parents.iter().cloned().map(|name| (name, file.ino)));
@@ -159,7 +167,8 @@ impl Compare<'_> {
         }
         order.sort_by(|(a, _), (b, _)| a.cmp(b));
         for (_, old) in order {
-            let names = old.record.parents.iter().filter_map(|(dir, name)| Some((self.new_dir(*dir)?, name.clone())));
+            let names =
+                old.record.parents.iter().filter_map(|(dir, name)| Some((self.new_dir(*dir)?, name.clone())));
             let found = if old.ino == Ino::ROOT {
                 come.remove(&Ino::ROOT)
             } else {
@@ -188,18 +197,19 @@ impl Compare<'_> {
         for pair in whole.into_iter().chain(partly) {
             self.list_pair(pair, &pairs, &mut lost, paths, &mut changes)?;
         }
-        changes.sort_by(|a, b| (&a.path, a.kind).cmp(&(&b.path, b.kind)));
+        // A path can be told twice when folders moved: what was there is gone, something else has come.
+        let order = |change: &Change| (change.kind != ChangeKind::Deleted, change.kind);
+        changes.sort_by(|a, b| a.path.cmp(&b.path).then_with(|| order(a).cmp(&order(b))));
         Ok(changes)
     }
 
-    /// The names (folder of the new tree, name) of files that are gone without a successor.
-    fn lost_names(&self, pairs: &[Pair]) -> HashMap<(Ino, Box<[u8]>), usize> {
+    fn lost_names(&self, pairs: &[Pair]) -> Lost {
         let mut lost = HashMap::new();
         for (at, pair) in pairs.iter().enumerate() {
             if let (Some(old), None) = (&pair.old, &pair.new) {
-                for (dir, name) in &old.record.parents {
-                    if let Some(dir) = self.new_dir(*dir) {
-                        lost.insert((dir, name.clone()), at);
+                for (old_dir, name) in &old.record.parents {
+                    if let Some(dir) = self.new_dir(*old_dir) {
+                        lost.insert((dir, name.clone()), (at, *old_dir));
                     }
                 }
             }
@@ -211,7 +221,7 @@ impl Compare<'_> {
         &self,
         pair: &Pair,
         pairs: &[Pair],
-        lost: &mut HashMap<(Ino, Box<[u8]>), usize>,
+        lost: &mut Lost,
         paths: &mut [Option<Paths<'_>>; 2],
         out: &mut Vec<Change>,
     ) -> Result<()> {
@@ -220,7 +230,8 @@ impl Compare<'_> {
         for (side, file) in [&pair.old, &pair.new].into_iter().enumerate() {
             let (Some(file), Some(paths)) = (file, &mut paths[side]) else { continue };
             if file.ino == Ino::ROOT {
-                names[side].push((Some(Ino::ROOT), Box::from([]), Vec::new()));
+                let dir = Some(Ino::ROOT).filter(|_| pair.old.is_some() && pair.new.is_some());
+                names[side].push((dir, Box::from([]), Vec::new()));
             }
             for (dir, name) in &file.record.parents {
                 if let Some(path) = paths.of(*dir, name)? {
@@ -232,7 +243,9 @@ impl Compare<'_> {
         let [mut old_names, mut new_names] = names;
         let mut both = Vec::new();
         old_names.retain(|(dir, name, path)| {
-            let same = new_names.iter().position(|(new_dir, new_name, _)| (new_dir, new_name) == (dir, name) && dir.is_some());
+            let same = new_names
+                .iter()
+                .position(|(new_dir, new_name, _)| (new_dir, new_name) == (dir, name) && dir.is_some());
             if let Some(at) = same {
                 both.push((path.clone(), new_names.remove(at).2));
             }
@@ -249,23 +262,25 @@ impl Compare<'_> {
         new_names.sort_by(|a, b| a.2.cmp(&b.2));
         let mut old_names = old_names.into_iter().peekable();
         for (dir, name, path) in new_names {
-            let over = dir.and_then(|dir| lost.get(&(dir, name.clone())).copied()).map(|at| &pairs[at]);
+            let over = dir.and_then(|dir| lost.get(&(dir, name.clone())).copied());
+            let (over, over_in) = over.map(|(at, dir)| (&pairs[at], dir)).unzip();
             let is_dir = pair.new.as_ref().is_some_and(|file| file.inode.kind == FileType::Dir);
-            let over_dir = over.is_some_and(|over| over.old.as_ref().is_some_and(|old| old.inode.kind == FileType::Dir));
+            let over_dir =
+                over.is_some_and(|over| over.old.as_ref().is_some_and(|old| old.inode.kind == FileType::Dir));
             match (over, dir) {
                 // Moved over a file that was there: for the path it is new contents.
                 (Some(over), Some(dir)) if !is_dir && !over_dir => {
+                    let old_path = match (over_in, &mut paths[0]) {
+                        (Some(dir), Some(paths)) => paths.of(dir, &name)?.filter(|old| *old != path),
+                        _ => None,
+                    };
                     lost.remove(&(dir, name));
                     let replaced = self.compare_files(over.old.as_ref(), pair.new.as_ref())?;
                     if let Some(kind) = replaced.kind_in_place() {
-                        out.push(replaced.at(kind, path, None));
+                        out.push(replaced.at(kind, path, old_path));
                     }
                 }
                 _ => {
-                    // A folder moved over an empty one: the rename says it all.
-                    if let (true, true, Some(dir)) = (is_dir, over_dir, dir) {
-                        lost.remove(&(dir, name));
-                    }
                     let from = if kept || pair.old.is_none() { None } else { old_names.next() };
                     out.push(match from {
                         Some((.., old_path)) => change.at(ChangeKind::Renamed, path, Some(old_path)),
@@ -296,7 +311,8 @@ impl Compare<'_> {
         };
         if let (Some(old), Some(new)) = (old, new) {
             let fields = |inode: &Inode| (inode.mode, inode.uid, inode.gid);
-            compared.metadata = fields(&old.inode) != fields(&new.inode) || old.record.xattrs != new.record.xattrs;
+            compared.metadata =
+                fields(&old.inode) != fields(&new.inode) || old.record.xattrs != new.record.xattrs;
             let is_dir = old.inode.kind == FileType::Dir && new.inode.kind == FileType::Dir;
             compared.content = !is_dir
                 && (old.inode.kind != new.inode.kind

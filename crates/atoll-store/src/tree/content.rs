@@ -34,9 +34,10 @@ impl ContentSum {
         old: Option<(Num, ContentSum, Summary)>,
         new: Num,
     ) -> Result<(ContentSum, Summary)> {
-        let (root, sum, summary) = old.map_or((None, ContentSum::default(), Summary::default()), |(num, sum, summary)| {
-            (Some(num), sum, summary)
-        });
+        let (root, sum, summary) = old
+            .map_or((None, ContentSum::default(), Summary::default()), |(num, sum, summary)| {
+                (Some(num), sum, summary)
+            });
         let mut update = Update {
             objects,
             summary,
@@ -45,7 +46,8 @@ impl ContentSum {
             bodies: HashMap::new(),
             moved: Vec::new(),
         };
-        let mut sides = [root.map(|root| Side::new(objects, root, false)), Some(Side::new(objects, new, true))];
+        let mut sides =
+            [root.map(|root| Side::new(objects, root, false)), Some(Side::new(objects, new, true))];
         update.collect(&mut sides, root, new)?;
         for side in sides.into_iter().flatten() {
             update.add_side(side)?;

@@ -63,7 +63,9 @@ impl Differing {
     /// Whether something that people see differs, beside the inode's own fields.
     pub fn beyond_inode(&self) -> bool {
         let sides = [&self.old, &self.new];
-        sides.iter().any(|side| !side.parents.is_empty() || !side.xattrs.is_empty() || !side.extents.is_empty())
+        sides
+            .iter()
+            .any(|side| !side.parents.is_empty() || !side.xattrs.is_empty() || !side.extents.is_empty())
     }
 }
 
@@ -115,7 +117,8 @@ pub(crate) fn differing<'a>(
 /// Whether two records of a file say the same of what people see, contents, names and attributes aside.
 pub(crate) fn same_fields(old: &Inode, new: &Inode) -> bool {
     let size = |inode: &Inode| if inode.kind == FileType::Dir { 0 } else { inode.size };
-    (old.kind, old.mode, old.uid, old.gid, old.rdev, size(old)) == (new.kind, new.mode, new.uid, new.gid, new.rdev, size(new))
+    (old.kind, old.mode, old.uid, old.gid, old.rdev, size(old))
+        == (new.kind, new.mode, new.uid, new.gid, new.rdev, size(new))
 }
 
 /// The paths of a tree's folders, each found once.

@@ -1,6 +1,8 @@
 //! Maps and file systems for the tests of trees.
 #![allow(dead_code)]
 
+pub mod model;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
