@@ -1,9 +1,8 @@
 """Masks what looks like a secret in a command line before it is recorded.
 
-A token is known by its shape (each issuer's prefix), by the option or variable that carries it, or by its place in a
-URL. What is masked keeps its first characters, so that a reader sees which token it was. This is a help against
-mistakes, no guarantee: `--no-record-command` records nothing.
-"""
+A token is known by its shape (each issuer's prefix), by the option or variable that carries it, or by its
+place in a URL. What is masked keeps its first characters, so that a reader sees which token it was. This is a
+help against mistakes, no guarantee: `--no-record-command` records nothing."""
 
 from __future__ import annotations
 

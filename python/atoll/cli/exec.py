@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from atoll.cli.common import COMMAND, WORKSPACE, json_option, note, open_store, store_option, workspace_of
-from atoll.cli.run import CommandLine, as_failure, command_options, options_of, patience, report, silent, standing_in
+from atoll.cli.run import (
+    CommandLine,
+    as_failure,
+    command_options,
+    options_of,
+    patience,
+    report,
+    silent,
+    standing_in,
+)
 from atoll.errors import NotFound
 
 if TYPE_CHECKING:
@@ -18,7 +27,9 @@ __all__ = ["command"]
 
 @click.command("exec", cls=CommandLine, **COMMAND)
 @click.argument("workspace", required=False, shell_complete=WORKSPACE)
-@click.option("--commit", "do_commit", is_flag=True, help="Commit afterwards, with the outcome, also of a failure.")
+@click.option(
+    "--commit", "do_commit", is_flag=True, help="Commit afterwards, with the outcome, also of a failure."
+)
 @click.option("-m", "--message", help="The commit's message (implies --commit).")
 @click.option("--no-record-command", is_flag=True, help="Record no command line with the commit.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr but errors.")
@@ -27,13 +38,13 @@ __all__ = ["command"]
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, workspace: str | None, store: str | None, as_json: bool, quiet: bool, **values: Any
+    ctx: click.Context, /, workspace: str | None, store: str | None, as_json: bool, quiet: bool, **values: Any
 ) -> int:
     """Run COMMAND in an existing workspace, named by its branch or a path in it.
 
-    The command sees it at the imported folder's path, as with `run`. Nothing is committed unless asked for. A branch
-    that is not mounted is mounted for the command and unmounted afterwards; what it changed is kept for the next
-    mount. Exit codes as with `run`. With --json the outcome is one line on stderr.
+    The command sees it at the imported folder's path, as with `run`. Nothing is committed unless asked for. A
+    branch that is not mounted is mounted for the command and unmounted afterwards; what it changed is kept
+    for the next mount. Exit codes as with `run`. With --json the outcome is one line on stderr.
 
     \b
     Examples:

@@ -19,7 +19,16 @@ from atoll.errors import AtollError, Usage
 if TYPE_CHECKING:
     from atoll.run import RunResult
 
-__all__ = ["FAILED", "CommandLine", "as_failure", "command", "command_options", "options_of", "patience", "report"]
+__all__ = [
+    "FAILED",
+    "CommandLine",
+    "as_failure",
+    "command",
+    "command_options",
+    "options_of",
+    "patience",
+    "report",
+]
 
 #: The exit code of atoll's own failures, so that they are not mistaken for the command's.
 FAILED = 125
@@ -31,7 +40,8 @@ class _Failed(AtollError):
 
 @contextlib.contextmanager
 def as_failure() -> Iterator[None]:
-    """Failures of atoll itself end the process with 125; what they are stays in the message and in JSON's `code`."""
+    """Failures of atoll itself end the process with 125; what they are stays in the message and in JSON's
+    `code`."""
     try:
         yield
     except AtollError as error:
@@ -43,7 +53,8 @@ def as_failure() -> Iterator[None]:
 
 @contextlib.contextmanager
 def patience() -> Iterator[None]:
-    """While a command's work is committed, the first Ctrl-C is answered with a sentence, the second one stops it."""
+    """While a command's work is committed, the first Ctrl-C is answered with a sentence, the second one stops
+    it."""
     pressed = 0
 
     def handle(_number: int, _frame: FrameType | None) -> None:
@@ -63,20 +74,45 @@ def patience() -> Iterator[None]:
 
 def command_options(function: Any) -> Any:
     """What `run` and `exec` share."""
+    positive = click.FloatRange(min=0, min_open=True)
     options = (
-        click.option("--at", default="same", metavar="PATH", help="Where the command sees the workspace: `same` (the "
-                     "imported folder's path; the default), `none` (where it is mounted), or a folder."),
-        click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-                     help="End the command after this time; exit code 124."),
-        click.option("--grace", type=click.FloatRange(min=0), default=10.0, show_default=True, metavar="SECONDS",
-                     help="Between SIGTERM and SIGKILL."),
-        click.option("--memory", metavar="SIZE", help="All its processes together, like 2G. Needs a cgroup."),
-        click.option("--cpus", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Like 1.5. Needs a cgroup."),
-        click.option("--pids", type=click.IntRange(min=1), metavar="N", help="Processes and threads. Needs a cgroup."),
-        click.option("--pass", "passes", multiple=True, metavar="PATH", help="Show a host file or folder read-only; it "
-                     "is never captured. May be given several times."),
-        click.option("--detach-children", is_flag=True, help="Let processes go on that the command leaves behind."),
-    )  # fmt: skip
+        click.option(
+            "--at",
+            default="same",
+            metavar="PATH",
+            help="Where the command sees the workspace: `same` (the imported folder's path; the default), "
+            "`none` (where it is mounted), or a folder.",
+        ),
+        click.option(
+            "--timeout",
+            type=positive,
+            metavar="SECONDS",
+            help="End the command after this time; exit code 124.",
+        ),
+        click.option(
+            "--grace",
+            type=click.FloatRange(min=0),
+            default=10.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Between SIGTERM and SIGKILL.",
+        ),
+        click.option("--memory", metavar="SIZE", help="All its processes together, like 2G; needs a cgroup."),
+        click.option("--cpus", type=positive, metavar="N", help="Like 1.5; needs a cgroup."),
+        click.option(
+            "--pids", type=click.IntRange(min=1), metavar="N", help="Processes and threads; needs a cgroup."
+        ),
+        click.option(
+            "--pass",
+            "passes",
+            multiple=True,
+            metavar="PATH",
+            help="Show a host file or folder read-only; it is never captured. May be given several times.",
+        ),
+        click.option(
+            "--detach-children", is_flag=True, help="Let processes that the command leaves behind go on."
+        ),
+    )
     for option in reversed(options):
         function = option(function)
     return function
@@ -100,7 +136,9 @@ class CommandLine(click.Command):
             try:
                 rest = super().parse_args(ctx, args)
                 if not program:
-                    ctx.fail(f"There is no command to run; write it after `--`: {ctx.command_path} … -- COMMAND.")
+                    ctx.fail(
+                        f"There is no command to run; write it after `--`: {ctx.command_path} … -- COMMAND."
+                    )
             except click.UsageError as error:
                 raise Usage(error.format_message()) from error
         ctx.meta["atoll.program"] = program
@@ -130,7 +168,9 @@ class CommandLine(click.Command):
     help="Where changes are until they are committed.",
 )
 @click.option("-m", "--message", help="The commit's message.")
-@click.option("--no-commit", is_flag=True, help="Leave what the command changed uncommitted in the workspace.")
+@click.option(
+    "--no-commit", is_flag=True, help="Leave what the command changed uncommitted in the workspace."
+)
 @click.option("--discard-on-failure", is_flag=True, help="Throw the fork away when the exit code is not 0.")
 @click.option("--no-record-command", is_flag=True, help="Record no command line with the commit.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr but errors.")
@@ -138,13 +178,13 @@ class CommandLine(click.Command):
 @store_option
 @json_option
 @click.pass_context
-def command(ctx: click.Context, store: str | None, as_json: bool, quiet: bool, **values: Any) -> int:
+def command(ctx: click.Context, /, store: str | None, as_json: bool, quiet: bool, **values: Any) -> int:
     """Fork, mount, run COMMAND at the imported folder's path, commit, unmount.
 
-    Without BASE the current folder's project is forked, with what changed there imported first; inside of a workspace
-    its own branch is, with what changed there committed first. Output and exit code are the command's own; a failure,
-    a timeout and Ctrl-C are committed too. 124: timeout; 125: atoll itself failed; 126 and 127: the command could not
-    be started. With --json the outcome is one line on stderr.
+    Without BASE the current folder's project is forked, with what changed there imported first; inside of a
+    workspace its own branch is, with what changed there committed first. Output and exit code are the
+    command's own; a failure, a timeout and Ctrl-C are committed too. 124: timeout; 125: atoll itself failed;
+    126 and 127: the command could not be started. With --json the outcome is one line on stderr.
 
     \b
     Examples:
@@ -176,7 +216,11 @@ def command(ctx: click.Context, store: str | None, as_json: bool, quiet: bool, *
             done = run(
                 open_store(store), program, settings, options, note=say, progress=drawn, patience=patience()
             )
-    report(done.result, {"branch": done.branch, "base": done.base, "commit": done.commit, "kept": done.kept}, as_json)
+    report(
+        done.result,
+        {"branch": done.branch, "base": done.base, "commit": done.commit, "kept": done.kept},
+        as_json,
+    )
     return done.returncode
 
 

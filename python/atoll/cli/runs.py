@@ -19,8 +19,8 @@ __all__ = ["command"]
 def command(branches: tuple[str, ...], limit: int | None, store: str | None, as_json: bool) -> None:
     """List what was run on BRANCHES (default: on all), newest first.
 
-    Each line: branch, what it began at, exit code, how long it took, changed files and the bytes of new and changed
-    ones, age, command.
+    Each line: branch, what it began at, exit code, how long it took, changed files and the bytes of new and
+    changed ones, age, command.
 
     \b
     Examples:

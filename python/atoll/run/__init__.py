@@ -1,9 +1,8 @@
 """Commands in workspaces: `Workspace.run`, `Store.run`.
 
-A command sees its workspace at the path that was imported, in a mount namespace of its own, so that a copied `.venv`,
-an editable install, a shebang or an absolute link leads into the workspace and never to the original. Everything that
-it starts ends with it, its exit code is its own.
-"""
+A command sees its workspace at the path that was imported, in a mount namespace of its own, so that a copied
+`.venv`, an editable install, a shebang or an absolute link leads into the workspace and never to the
+original. Everything that it starts ends with it, its exit code is its own."""
 
 from __future__ import annotations
 
@@ -40,9 +39,9 @@ def run(
 ) -> RunResult:
     """Runs a command in a mounted workspace and returns how it ended. Nothing is committed.
 
-    `options` are the fields of `atoll.run.command.Options`: `timeout`, `at`, `cwd`, `env`, `memory`, `cpus`, `pids`,
-    `passes`, `detach_children`, and, as `subprocess.run` has them, `stdin`, `stdout`, `stderr`, `input`,
-    `capture_output`, `text`.
+    `options` are the fields of `atoll.run.command.Options`: `timeout`, `at`, `cwd`, `env`, `memory`, `cpus`,
+    `pids`, `passes`, `detach_children`, and, as `subprocess.run` has them, `stdin`, `stdout`, `stderr`,
+    `input`, `capture_output`, `text`.
 
     Raises:
         CommandFailed: The exit code is not 0; `check=False` leaves it to the caller.

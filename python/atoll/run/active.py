@@ -1,8 +1,8 @@
-"""Which commands run in a workspace now: records that launchers keep in `workspaces/ID/runs`, locked while they live.
+"""Which commands run in a workspace now: records that launchers keep in `workspaces/ID/runs`, locked while
+they live.
 
-A command holds a workspace through its own mount namespace, where a look at working directories and open files finds
-nothing; so unmount asks here, and capture freezes here.
-"""
+A command holds a workspace through its own mount namespace, where a look at working directories and open
+files finds nothing; so unmount asks here, and capture freezes here."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Running:
 
 
 def running(folder: Path) -> list[Running]:
-    """The commands in the workspace whose folder in the store this is. Records of launchers that are gone count while
-    processes are in their cgroup, and are removed afterwards."""
+    """The commands in the workspace whose folder in the store this is. Records of launchers that are gone
+    count while processes are in their cgroup, and are removed afterwards."""
     found: list[Running] = []
     try:
         names = sorted(name for name in os.listdir(folder / "runs") if name.endswith(".json"))
@@ -109,8 +109,8 @@ def _pids(cgroup: str | None) -> set[int]:
 
 @contextlib.contextmanager
 def in_use(folder: Path) -> Iterator[None]:
-    """Holds the workspace against unmounting from before a command is started. The launcher's record goes on holding it
-    when this process dies."""
+    """Holds the workspace against unmounting from before a command is started. The launcher's record goes on
+    holding it when this process dies."""
     fd = os.open(folder / "inuse", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_SH)
@@ -153,8 +153,8 @@ def _exclusive(fd: int) -> bool:
 
 
 def freezer(folder: Path) -> Freeze | None:
-    """Freezes (True) and thaws (False) the commands in a workspace; None when there is none that can be frozen. A command
-    that this very process belongs to is left out: it would wait for itself."""
+    """Freezes (True) and thaws (False) the commands in a workspace; None when there is none that can be
+    frozen. A command that this very process belongs to is left out: it would wait for itself."""
     own = os.getpid()
     targets = [
         each.freezer for each in running(folder) if each.freezer is not None and own not in _pids(each.cgroup)

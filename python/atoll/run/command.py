@@ -31,12 +31,13 @@ class Options:
     """How a command is run."""
 
     at: PathLike = "same"
-    """Where the command sees the workspace: `same`, the folder that was imported; `none`, where it is mounted; or a
-    folder."""
+    """Where the command sees the workspace: `same`, the folder that was imported; `none`, where it is
+    mounted; or a folder."""
     cwd: PathLike | None = None
     """Where it starts; relative to the workspace's folder, which is also the default."""
     stands_in: PathLike | None = None
-    """Where the caller stands: without `cwd`, the command starts in the same place of the workspace, if it has it."""
+    """Where the caller stands: without `cwd`, the command starts in the same place of the workspace, if it
+    has it."""
     env: Mapping[str, str] | None = None
     """Its environment instead of this process's own; atoll's variables are added."""
     timeout: float | None = None
@@ -87,8 +88,8 @@ def carry_out(
     note: Note,
     stop: Stop | None = None,
 ) -> tuple[RunResult, BaseException | None]:
-    """Runs it. The second value is an interrupt that came meanwhile: the command has ended, the caller raises it once
-    the work is kept.
+    """Runs it. The second value is an interrupt that came meanwhile: the command has ended, the caller raises
+    it once the work is kept.
 
     Raises:
         Usage: An option makes no sense.
@@ -96,7 +97,9 @@ def carry_out(
         NotFound: The folder to start in, or a passed path, is not there.
     """
     if isinstance(command, (str, bytes)) or not command:
-        raise Usage("The command is a list: its name and its arguments; for a shell's line write ['sh', '-c', LINE].")
+        raise Usage(
+            "The command is a list: its name and its arguments; for a shell's line write ['sh', '-c', LINE]."
+        )
     words = [os.fsdecode(word) for word in command]
     ref = workspace.store.ref(workspace.branch)
     origin = None if ref.folder is None else Path(ref.folder)
@@ -134,7 +137,10 @@ def _shown_at(at: PathLike, origin: Path | None, path: Path, note: Note) -> Path
         if origin is None:
             return None
         if not origin.is_dir():
-            note(f"The imported folder {origin} is not on this machine; the command sees the workspace at {path}.")
+            note(
+                f"The imported folder {origin} is not on this machine; the command sees the workspace at "
+                f"{path}."
+            )
             return None
         return origin
     return Path(os.path.abspath(os.path.expanduser(text)))
@@ -186,7 +192,8 @@ def _held(workspace: Workspace) -> Iterator[None]:
         with workspace._locked():
             if not workspace.mounted:
                 raise NotFound(
-                    f"Workspace '{workspace.branch}' is not mounted; `atoll mount {workspace.branch}` mounts it."
+                    f"Workspace '{workspace.branch}' is not mounted; `atoll mount {workspace.branch}` mounts "
+                    "it."
                 )
             stack.enter_context(in_use(workspace.folder))
         yield

@@ -32,8 +32,8 @@ def run_in(
     progress: Progress | None = None,
     patience: contextlib.AbstractContextManager[object] | None = None,
 ) -> tuple[RunResult, str | None]:
-    """Runs a command in the branch's workspace and returns how it ended and, with `commit`, what it left. A workspace
-    that was not mounted is unmounted again; what the command changed is kept for the next mount.
+    """Runs a command in the branch's workspace and returns how it ended and, with `commit`, what it left. A
+    workspace that was not mounted is unmounted again; what the command changed is kept for the next mount.
 
     Raises:
         NotFound: There is no such branch.
@@ -57,7 +57,8 @@ def run_in(
                 left = workspace.umount(note=note)
                 if left.kept:
                     note(
-                        f"{left.changes} changed paths of '{branch}' are not committed; `atoll commit {branch}` keeps "
+                        f"{left.changes} changed paths of '{branch}' are not committed; `atoll commit "
+                        f"{branch}` keeps "
                         f"them, `atoll mount {branch}` shows them."
                     )
     if interrupt is not None:

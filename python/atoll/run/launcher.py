@@ -1,9 +1,8 @@
 """Starts the launcher (`atoll._native.main(["launch", …])`, in Rust) and reads what it reports.
 
-The launcher is a process of its own because it changes itself: it enters a mount namespace and a cgroup, and becomes
-the reaper of everything that the command starts. Settings and events pass through memory files, not through
-arguments, which other users can read and which cannot be longer than 128 KiB.
-"""
+The launcher is a process of its own because it changes itself: it enters a mount namespace and a cgroup, and
+becomes the reaper of everything that the command starts. Settings and events pass through memory files, not
+through arguments, which other users can read and which cannot be longer than 128 KiB."""
 
 from __future__ import annotations
 
@@ -26,7 +25,10 @@ __all__ = ["Ended", "Limits", "NoNamespace", "Spec", "Stop", "Streams", "launch"
 
 Stream = int | IO[Any] | None
 
-_PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from atoll import _native; sys.exit(_native.main(sys.argv[2:]))"
+_PROGRAM = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from atoll import _native; "
+    "sys.exit(_native.main(sys.argv[2:]))"
+)
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -145,15 +147,17 @@ def launch(
 ) -> Ended:
     """Runs the command and returns when it, and all it started, has ended.
 
-    With `forward_signals` (for a command line, in the main thread) what this process is sent goes to the command;
-    without, an interrupt ends the command and is handed back as `Ended.interrupt`.
+    With `forward_signals` (for a command line, in the main thread) what this process is sent goes to the
+    command; without, an interrupt ends the command and is handed back as `Ended.interrupt`.
 
     Raises:
         NoNamespace: `at` or a pass needs a mount namespace that this process may not have; nothing was run.
         AtollError: Nothing was run, for the reason that it names.
     """
     if sys.platform != "linux":
-        raise Unsupported("Commands in a workspace can be run by atoll on Linux only; run them in its folder.")
+        raise Unsupported(
+            "Commands in a workspace can be run by atoll on Linux only; run them in its folder."
+        )
     settings, report = os.memfd_create("atoll-launch"), os.memfd_create("atoll-report")
     try:
         _write_all(settings, spec._json(report))
@@ -193,7 +197,8 @@ def _wait(process: subprocess.Popen[Any], text: Any) -> tuple[Any, Any, BaseExce
         stdout, stderr = process.communicate(text)
         return stdout, stderr, None
     except BaseException as interrupt:
-        # The launcher tells an interrupt of the whole process group (the command has it already) from this one.
+        # The launcher tells an interrupt of the whole process group (the command has it already) from this
+        # one.
         process.send_signal(signal.SIGINT)
         try:
             process.wait(10)
@@ -221,7 +226,9 @@ def _read(
             raise NoNamespace(failed["message"])
         raise from_code(failed["code"], failed["message"])
     if not {"ended", "not_started"} & events.keys():
-        raise from_code("io", f"The launcher ended with {process.returncode} before the command did; its work is kept.")
+        raise from_code(
+            "io", f"The launcher ended with {process.returncode} before the command did; its work is kept."
+        )
     return Ended(process.returncode, events, tuple(notes), stdout, stderr, interrupt)
 
 
@@ -233,7 +240,8 @@ def _lines(fd: int) -> Iterator[Mapping[str, Any]]:
 
 
 class _Forwarding:
-    """Sends on to the launcher what this process is sent; does nothing when not wanted or not in the main thread."""
+    """Sends on to the launcher what this process is sent; does nothing when not wanted or not in the main
+    thread."""
 
     def __init__(self, wanted: bool) -> None:
         self._wanted = wanted and threading.current_thread() is threading.main_thread()

@@ -1,9 +1,8 @@
 """What in a workspace points at the original folder: virtual environments, shebangs, `.pth` files, links.
 
-Where a workspace is not shown at the path that was imported, such a file leads a program out of it: `pytest` tests the
-original, `pip install` writes to the original. A look at a few known places says so in one line; it is cheap, not
-complete.
-"""
+Where a workspace is not shown at the path that was imported, such a file leads a program out of it: `pytest`
+tests the original, `pip install` writes to the original. A look at a few known places says so in one line; it
+is cheap, not complete."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ def find(root: str | os.PathLike[str], original: str | os.PathLike[str]) -> list
     top, origin = os.fspath(root), os.fspath(original)
     found: list[Outside] = []
     environments: list[str] = []
-    for entry, depth in _walk(top):
+    for entry in _walk(top):
         if entry.is_symlink():
             target = os.readlink(entry.path)
             if _inside(target, origin) and os.path.isabs(target):
@@ -53,7 +52,7 @@ def _inside(text: str, folder: str) -> bool:
     return text == folder or text.startswith(folder + "/")
 
 
-def _walk(top: str) -> Iterator[tuple[os.DirEntry[str], int]]:
+def _walk(top: str) -> Iterator[os.DirEntry[str]]:
     folders = [(top, 1)]
     budget = _BUDGET
     while folders:
@@ -67,7 +66,7 @@ def _walk(top: str) -> Iterator[tuple[os.DirEntry[str], int]]:
             budget -= 1
             if budget < 0:
                 return
-            yield entry, depth
+            yield entry
             if (
                 depth < _DEPTH
                 and not environment
@@ -139,6 +138,7 @@ def sentence(root: str | os.PathLike[str], original: str | os.PathLike[str]) -> 
             more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
             parts.append(f"{kind} {paths[0]}{more}" if kind in ("shebang", "link") else f"{paths[0]}{more}")
     return (
-        f"These point at the original {os.fspath(original)}, so programs may leave the workspace through them: "
+        f"These point at the original {os.fspath(original)}, so programs may leave the workspace through "
+        "them: "
         f"{'; '.join(parts)}."
     )

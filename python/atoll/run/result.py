@@ -18,8 +18,8 @@ class RunResult:
     args: tuple[str, ...]
     """The command as it was given."""
     returncode: int
-    """The command's own exit code; 128 and the signal's number when a signal ended it; 124 after its timeout; 126 and
-    127 when it could not be started or found."""
+    """The command's own exit code; 128 and the signal's number when a signal ended it; 124 after its timeout;
+    126 and 127 when it could not be started or found."""
     started: bool
     """Whether the command began: not with 126 and 127 of atoll's own."""
     signal: int | None
@@ -69,8 +69,8 @@ class RunResult:
         return self
 
     def meta(self, command: Sequence[str] | None) -> dict[str, Any]:
-        """What a commit records of it: the value of its metadata's `run`. `command` is the masked command line, None
-        leaves it out."""
+        """What a commit records of it: the value of its metadata's `run`. `command` is the masked command
+        line, None leaves it out."""
         meta: dict[str, Any] = {} if command is None else {"command": list(command)}
         meta.update(
             exit_code=self.returncode,

@@ -22,7 +22,17 @@ if TYPE_CHECKING:
     from atoll.store import Store
     from atoll.workspace import Workspace
 
-__all__ = ["Listed", "Run", "Settings", "base_here", "commit_result", "recorded_command", "run", "run_with", "runs"]
+__all__ = [
+    "Listed",
+    "Run",
+    "Settings",
+    "base_here",
+    "commit_result",
+    "recorded_command",
+    "run",
+    "run_with",
+    "runs",
+]
 
 #: What is recorded of a command line: a prompt may be a megabyte.
 ARGUMENT_LIMIT = 4096
@@ -82,11 +92,12 @@ def run(
     stop: Stop | None = None,
     patience: contextlib.AbstractContextManager[object] | None = None,
 ) -> Run:
-    """Does all of it. `patience` is entered once the command has ended: keeping its work is not to be interrupted
-    lightly.
+    """Does all of it. `patience` is entered once the command has ended: keeping its work is not to be
+    interrupted lightly.
 
     Raises:
-        AtollError: Before the command began: nothing is left. After it: its work is in the workspace, and the message
+        AtollError: Before the command began: nothing is left. After it: its work is in the workspace, and the
+        message
             says so.
         KeyboardInterrupt: After an interrupted command's work was committed.
     """
@@ -94,7 +105,12 @@ def run(
     branch, forked = _branch(store, settings, progress)
     try:
         workspace = store.mount(
-            branch, driver=settings.driver, fsync=settings.fsync, scratch=settings.scratch, note=note, progress=progress
+            branch,
+            driver=settings.driver,
+            fsync=settings.fsync,
+            scratch=settings.scratch,
+            note=note,
+            progress=progress,
         )
     except BaseException:
         _take_back(store, branch, forked, note)
@@ -150,7 +166,9 @@ def _check(settings: Settings, options: Options) -> None:
         if settings.name is not None or settings.base is not None:
             raise Usage("--on names a branch that exists; it goes with neither a base nor --name.")
         if settings.discard_on_failure:
-            raise Usage("--discard-on-failure throws a fork away; with --on there is none. Leave one of them out.")
+            raise Usage(
+                "--discard-on-failure throws a fork away; with --on there is none. Leave one of them out."
+            )
 
 
 def _branch(store: Store, settings: Settings, progress: Progress | None) -> tuple[str, bool]:
@@ -172,8 +190,8 @@ def _branch(store: Store, settings: Settings, progress: Progress | None) -> tupl
 
 
 def base_here(store: Store, folder: PathLike | None, progress: Progress | None = None) -> str:
-    """The branch to fork when none is named: inside a workspace its own, with what it holds now committed first; else
-    the project's, with what changed in its folder imported first.
+    """The branch to fork when none is named: inside a workspace its own, with what it holds now committed
+    first; else the project's, with what changed in its folder imported first.
 
     Raises:
         NotFound: The folder is no project of this store.
@@ -187,10 +205,13 @@ def base_here(store: Store, folder: PathLike | None, progress: Progress | None =
     start = Path(os.path.realpath(os.path.expanduser(folder if folder is not None else os.curdir)))
     found = registry.project_of(start)
     known = {ref.folder for ref in store.branches() if ref.folder is not None}
-    candidates = [found[0]] if found is not None else [path for path in (start, *start.parents) if str(path) in known]
+    candidates = (
+        [found[0]] if found is not None else [path for path in (start, *start.parents) if str(path) in known]
+    )
     if not candidates:
         raise NotFound(
-            f"{start} belongs to no imported project; `atoll import` it first, or name what to run on: `atoll run BASE -- …`."
+            f"{start} belongs to no imported project; `atoll import` it first, or name what to run on: "
+            "`atoll run BASE -- …`."
         )
     project = candidates[0]
     branch = _project_branch(store, project)
@@ -206,7 +227,8 @@ def _workspace_here(store: Store) -> Workspace | None:
 
 
 def _project_branch(store: Store, project: Path) -> str:
-    """The branch that the project's imports go to: `main`, else the only one whose newest commit is an import."""
+    """The branch that the project's imports go to: `main`, else the only one whose newest commit is an
+    import."""
     branches = [ref for ref in store.branches() if ref.folder == str(project)]
     names = [ref.name for ref in branches]
     if "main" in names or not names:
@@ -215,7 +237,8 @@ def _project_branch(store: Store, project: Path) -> str:
     if len(imported) == 1:
         return imported[0]
     raise Usage(
-        f"{project} is on several branches ({', '.join(sorted(imported or names)[:5])}); name the one to run on: "
+        f"{project} is on several branches ({', '.join(sorted(imported or names)[:5])}); name the one to run "
+        "on: "
         "`atoll run BASE -- …`."
     )
 
@@ -252,7 +275,10 @@ def _keep(
         commit = commit_result(workspace, result, settings.message, settings.record_command, progress)
     if result.left_behind_alive:
         names = ", ".join(f"{name} (pid {pid})" for pid, name in result.left_behind[:5])
-        note(f"'{branch}' stays mounted at {workspace.path}, since {names} go on; `atoll umount {branch}` later.")
+        note(
+            f"'{branch}' stays mounted at {workspace.path}, since {names} go on; `atoll umount {branch}` "
+            "later."
+        )
         return commit, os.fspath(workspace.path)
     try:
         left = workspace.umount(note=note)
@@ -261,7 +287,8 @@ def _keep(
         return commit, os.fspath(workspace.path)
     if left.kept:
         note(
-            f"{left.changes} changed paths of '{branch}' are not committed; `atoll mount {branch}` shows them, "
+            f"{left.changes} changed paths of '{branch}' are not committed; `atoll mount {branch}` shows "
+            "them, "
             f"`atoll commit {branch}` keeps them."
         )
     return commit, left.place if left.kept else None
@@ -279,10 +306,13 @@ def commit_result(
     how = "timeout" if result.timed_out else f"exit {result.returncode}"
     message = message or f"run {_line(recorded) if recorded else 'a command'}: {how}"
     try:
-        done = workspace.commit(message, meta={"run": result.meta(recorded)}, allow_empty=True, progress=progress)
+        done = workspace.commit(
+            message, meta={"run": result.meta(recorded)}, allow_empty=True, progress=progress
+        )
     except AtollError as error:
         error.message = (
-            f"The command ended with {result.returncode}, and its work could not be committed: {error.message} It is "
+            f"The command ended with {result.returncode}, and its work could not be committed: "
+            f"{error.message} It is "
             f"kept in the workspace '{workspace.branch}'; `atoll commit {workspace.branch}` tries again."
         )
         error.args = (error.message,)
@@ -292,7 +322,9 @@ def commit_result(
 
 def recorded_command(words: Sequence[str]) -> list[str]:
     """What a commit records of a command line: masked, long arguments cut."""
-    return [word if len(word) <= ARGUMENT_LIMIT else f"{word[:ARGUMENT_LIMIT]}…" for word in mask_command(words)]
+    return [
+        word if len(word) <= ARGUMENT_LIMIT else f"{word[:ARGUMENT_LIMIT]}…" for word in mask_command(words)
+    ]
 
 
 def _line(words: Sequence[str], limit: int = 60) -> str:
@@ -319,8 +351,8 @@ class Listed:
 
 
 def runs(store: Store, branches: Sequence[str] = (), limit: int | None = None) -> Iterator[Listed]:
-    """The commands that were run, newest first, on these branches or on all. A commit counts for the branch that was
-    forked for it, not for forks of that."""
+    """The commands that were run, newest first, on these branches or on all. A commit counts for the branch
+    that was forked for it, not for forks of that."""
     found: list[tuple[str, Commit]] = []
     for ref in store.branches():
         if branches and ref.name not in branches:
