@@ -71,25 +71,26 @@ pub struct Entry {
     pub generation: u64,
     /// What `stat` shows.
     pub attr: Attr,
-    /// How long the name and the attributes may be kept.
+    /// How long the name may be kept.
     pub valid: Duration,
+    /// How long the attributes may be kept.
+    pub attr_valid: Duration,
 }
 
 impl Entry {
     /// "No such name", to be remembered for so long.
     pub fn none(valid: Duration) -> Self {
-        Entry { node: 0, generation: 0, attr: Attr::default(), valid }
+        Entry { node: 0, generation: 0, attr: Attr::default(), valid, attr_valid: valid }
     }
 
     pub(crate) fn wire(&self) -> EntryOut {
-        let (sec, nsec) = (self.valid.as_secs(), self.valid.subsec_nanos());
         EntryOut {
             nodeid: self.node,
             generation: self.generation,
-            entry_valid: sec,
-            attr_valid: sec,
-            entry_valid_nsec: nsec,
-            attr_valid_nsec: nsec,
+            entry_valid: self.valid.as_secs(),
+            attr_valid: self.attr_valid.as_secs(),
+            entry_valid_nsec: self.valid.subsec_nanos(),
+            attr_valid_nsec: self.attr_valid.subsec_nanos(),
             attr: self.attr,
         }
     }
@@ -159,17 +160,22 @@ impl DirSink<'_> {
         self.plus
     }
 
-    /// Whether a name of so many bytes still fits.
-    pub fn fits(&self, name: usize) -> bool {
+    /// How much a name of so many bytes takes of the [`DirSink::room`].
+    pub fn size_of(&self, name: usize) -> usize {
         let head = size_of::<Dirent>() + if self.plus { size_of::<EntryOut>() } else { 0 };
-        self.out.len() + (head + name).next_multiple_of(8) <= self.end
+        (head + name).next_multiple_of(8)
+    }
+
+    /// How much room is left.
+    pub fn room(&self) -> usize {
+        self.end.saturating_sub(self.out.len())
     }
 
     /// Adds a name; `offset` is where a listing goes on after it, `kind` a `DT_*` number. An `entry` of `None`
     /// (or one with node 0) gives the name alone: the kernel asks when somebody looks. Returns whether it fit;
     /// once one did not, the listing has to end.
     pub fn add(&mut self, ino: u64, offset: u64, kind: u32, name: &[u8], entry: Option<&Entry>) -> bool {
-        if !self.fits(name.len()) {
+        if self.size_of(name.len()) > self.room() {
             return false;
         }
         if self.plus {

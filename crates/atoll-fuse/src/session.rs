@@ -23,6 +23,8 @@ pub struct Config {
     pub max_write: u32,
     /// The largest READ and READDIR, in pages of 4 KiB.
     pub max_pages: u16,
+    /// The kernel checks POSIX ACLs, which it then asks for.
+    pub acl: bool,
     /// Offer FUSE over io_uring. When it was offered and no ring is registered, everything blocks.
     pub uring: bool,
     /// The connection was started by another process, which died: ask for its unanswered requests.
@@ -36,6 +38,7 @@ impl Default for Config {
             threads: std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8),
             max_write: 64 * 1024,
             max_pages: 256,
+            acl: false,
             uring: false,
             resumed: false,
         }
@@ -271,6 +274,9 @@ impl<F: FileSystem> Session<F> {
             | init::INIT_EXT
             | init::HAS_EXPIRE_ONLY
             | init::HAS_RESEND;
+        if self.config.acl {
+            wanted |= init::POSIX_ACL;
+        }
         if self.config.uring {
             wanted |= init::OVER_IO_URING;
         }

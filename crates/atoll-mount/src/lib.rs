@@ -10,10 +10,14 @@ pub mod launch;
 pub mod overlay;
 pub mod server;
 pub mod server_client;
+mod server_control;
+mod server_log;
 pub mod server_paths;
+mod server_pins;
+mod server_wire;
 pub mod supervisor;
 
-pub use server_client::{Helper, HistoryServer, ServerInfo, ensure_server, servers};
+pub use server_client::{Helper, HistoryServer, ServerInfo, ensure_server, servers, stop_server, unpin};
 pub use server_paths::HistoryPaths;
 
 /// The entry of long-lived helper processes: `supervisor STORE …`, `server …`, `launch …`. Returns the exit

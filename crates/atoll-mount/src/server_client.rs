@@ -1,20 +1,26 @@
 //! What other processes do with the history server: have one started, keep it alive, ask how it is.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, BufReader};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use atoll_store::Result;
+use atoll_store::{Code, Error, Result, Store};
+use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
-use crate::HistoryPaths;
+use crate::server_paths::HistoryPaths;
+use crate::server_pins;
+use crate::server_wire::{self as wire, Answer, Ask, Said};
 
 /// How to start one of atoll's helper processes: a command whose further arguments reach [`crate::main`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Helper {
     /// Program and first arguments.
-    pub command: Vec<OsString>,
+    pub command: Vec<String>,
 }
 
 /// A history server that answers; it does not end while this is held.
@@ -59,27 +65,149 @@ pub struct ServerInfo {
 ///
 /// # Errors
 /// `Permission` or `Unsupported` where FUSE cannot be mounted, with what would mend it.
-pub fn ensure_server(store_dir: &Path, helper: &Helper) -> Result<HistoryServer> {
-    let _ = (store_dir, helper);
-    todo!()
+pub fn ensure_server(store: &Store, helper: &Helper) -> Result<HistoryServer> {
+    ensure_at(store.dir(), HistoryPaths::of(store.id()), helper)
 }
 
-/// The calling user's history servers that answer.
-pub fn servers() -> Result<Vec<ServerInfo>> {
-    todo!()
+fn ensure_at(store_dir: &Path, paths: HistoryPaths, helper: &Helper) -> Result<HistoryServer> {
+    if let Some(server) = connect(&paths)? {
+        return Ok(server);
+    }
+    private_dir(&paths.root)?;
+    let lock = wire::lock_file(&paths.lock())?;
+    rustix::fs::flock(&lock, FlockOperation::LockExclusive).map_err(io::Error::from)?;
+    if let Some(server) = connect(&paths)? {
+        return Ok(server);
+    }
+    spawn(store_dir, &paths, helper)?;
+    connect(&paths)?.ok_or_else(|| {
+        Error::new(Code::Io, format!("The history server started and ended; see {}.", paths.log().display()))
+    })
 }
 
-impl HistoryServer {
-    /// Says that a workspace is mounted above this history, until [`unpin`]: the server then stays. The file
-    /// is small and not durable: it is of this boot only.
-    pub fn pin(&self, workspace: &str, mountpoint: &Path) -> Result<()> {
-        let _ = (workspace, mountpoint);
-        todo!()
+/// A connection to the server that serves there now; `None` when there is none.
+fn connect(paths: &HistoryPaths) -> Result<Option<HistoryServer>> {
+    let Ok(connection) = wire::connect(&paths.control()) else { return Ok(None) };
+    match wire::ask(&connection, &Ask::Info) {
+        Ok(Some(Answer::Info(info))) => {
+            Ok(Some(HistoryServer { paths: paths.clone(), info: *info, _connection: connection }))
+        }
+        // It ended, or died, between the two: the caller looks again.
+        _ => Ok(None),
     }
 }
 
-/// Takes a [`HistoryServer::pin`] back; one that is not there is fine.
+/// Starts a supervisor and waits until it serves.
+fn spawn(store_dir: &Path, paths: &HistoryPaths, helper: &Helper) -> Result<()> {
+    let (program, first) = helper
+        .command
+        .split_first()
+        .ok_or_else(|| Error::new(Code::Usage, "A helper command is needed to start the history server."))?;
+    let store_dir = fs::canonicalize(store_dir).map_err(|error| Error::io("find", store_dir, error))?;
+    let name = store_dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut child = Command::new(program)
+        .args(first)
+        .arg("supervisor")
+        .args([&store_dir, &paths.root])
+        .arg(name)
+        .env(wire::HELPER, serde_json::to_string(&helper.command).map_err(io::Error::from)?)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log_file(paths)?)
+        .spawn()
+        .map_err(|error| Error::io("start the helper", Path::new(program), error))?;
+    let stdout = child.stdout.take().expect("stdout is piped");
+    let said = wire::hear::<Said>(&mut BufReader::new(stdout));
+    // Reaped when it ends, for as long as this process lives.
+    std::thread::spawn(move || child.wait());
+    match said {
+        Ok(Some(Said::Ready)) => Ok(()),
+        Ok(Some(Said::Failed { code, message })) => Err(wire::error(&code, message)),
+        _ => Err(Error::new(
+            Code::Io,
+            format!("The history server did not start; see {}.", paths.log().display()),
+        )),
+    }
+}
+
+/// The log goes on; a large one is kept once as `log.old`.
+fn log_file(paths: &HistoryPaths) -> Result<File> {
+    const LARGE: u64 = 1 << 20;
+    let path = paths.log();
+    if fs::metadata(&path).is_ok_and(|meta| meta.len() > LARGE) {
+        let _ = fs::rename(&path, path.with_extension("old"));
+    }
+    let file = File::options().create(true).append(true).open(&path);
+    file.map_err(|error| Error::io("open", &path, error))
+}
+
+/// Makes HISTORY with the folders above it, for this user alone.
+fn private_dir(dir: &Path) -> Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|error| Error::io("make the folder", dir, error))?;
+    let meta = fs::symlink_metadata(dir).map_err(|error| Error::io("look at", dir, error))?;
+    if !meta.is_dir() || meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
+        return Err(Error::new(
+            Code::Permission,
+            format!(
+                "{} is not a private folder of this user; remove it, or set XDG_RUNTIME_DIR to a folder that is.",
+                dir.display()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// The calling user's history servers that answer.
+///
+/// # Errors
+/// `Io` when the run-time folder cannot be read.
+pub fn servers() -> Result<Vec<ServerInfo>> {
+    let parent = HistoryPaths::parent();
+    let dir = match fs::read_dir(&parent) {
+        Ok(dir) => dir,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Error::io("read", &parent, error)),
+    };
+    let mut found = Vec::new();
+    for entry in dir {
+        let root = entry.map_err(|error| Error::io("read", &parent, error))?.path();
+        if let Some(server) = connect(&HistoryPaths::at(root))? {
+            found.push(server.info);
+        }
+    }
+    found.sort_by(|a, b| a.store.cmp(&b.store));
+    Ok(found)
+}
+
+/// Ends a store's history server and unmounts, if nothing uses it. True when there was one.
+///
+/// # Errors
+/// `Busy` with a sentence that says what uses it.
+pub fn stop_server(paths: &HistoryPaths) -> Result<bool> {
+    let Ok(connection) = wire::connect(&paths.control()) else { return Ok(false) };
+    match wire::ask(&connection, &Ask::Stop)? {
+        Some(Answer::Busy { message }) => Err(Error::new(Code::Busy, message)),
+        _ => Ok(true),
+    }
+}
+
+impl HistoryServer {
+    /// Says that a workspace is mounted at `mountpoint` (it has to be by now) with a lower folder in this
+    /// history, until [`unpin`]: the server then stays, also when this is dropped.
+    ///
+    /// # Errors
+    /// The system's, on the pin's file.
+    pub fn pin(&self, workspace: &str, mountpoint: &Path) -> Result<()> {
+        server_pins::add(&self.paths, workspace, mountpoint)
+    }
+}
+
+/// Takes a [`HistoryServer::pin`] back, after the workspace was unmounted; one that is not there is fine.
+///
+/// # Errors
+/// The system's, on the pin's file.
 pub fn unpin(paths: &HistoryPaths, workspace: &str) -> Result<()> {
-    let _ = (paths, workspace);
-    todo!()
+    server_pins::remove(paths, workspace)
 }

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use atoll_store::Hash;
+use atoll_store::Commit;
+
+use crate::history::Side;
 
 /// The places of one store's history mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +19,8 @@ pub struct HistoryPaths {
 
 impl HistoryPaths {
     /// The places for the store with this id, for the calling user:
-    /// `$XDG_RUNTIME_DIR/atoll/STOREID8`, or `/run/atoll/UID/STOREID8` where that is not set.
+    /// `$XDG_RUNTIME_DIR/atoll/STOREID8`; where that is not set `/run/atoll/UID/STOREID8` as root, and
+    /// `/tmp/atoll-UID/STOREID8` as another user.
     pub fn of(store_id: &str) -> Self {
         Self::at(Self::parent().join(&store_id[..store_id.len().min(8)]))
     }
@@ -26,7 +29,8 @@ impl HistoryPaths {
     pub fn parent() -> PathBuf {
         match std::env::var_os("XDG_RUNTIME_DIR") {
             Some(dir) if Path::new(&dir).is_absolute() => Path::new(&dir).join("atoll"),
-            _ => Path::new("/run/atoll").join(rustix::process::getuid().as_raw().to_string()),
+            _ if rustix::process::geteuid().is_root() => PathBuf::from("/run/atoll/0"),
+            _ => PathBuf::from(format!("/tmp/atoll-{}", rustix::process::getuid().as_raw())),
         }
     }
 
@@ -34,11 +38,17 @@ impl HistoryPaths {
         HistoryPaths { plain: root.join("plain"), xattr: root.join("xattr"), root }
     }
 
-    /// A commit's folder: the lower of an overlay. `xattrs`: whether its tree has extended attributes
-    /// (`commit.record.summary.xattrs > 0`).
-    pub fn commit(&self, id: &Hash, xattrs: bool) -> PathBuf {
-        let mount = if xattrs { &self.xattr } else { &self.plain };
-        mount.join("commits").join(id.hex())
+    /// The mount of a side.
+    pub fn side(&self, side: Side) -> &Path {
+        match side {
+            Side::Plain => &self.plain,
+            Side::Xattr => &self.xattr,
+        }
+    }
+
+    /// A commit's folder: the lower of an overlay.
+    pub fn commit(&self, commit: &Commit) -> PathBuf {
+        self.side(Side::of(commit)).join("commits").join(commit.id.hex())
     }
 
     /// Held while a server is started or stopped.

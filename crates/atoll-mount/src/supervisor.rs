@@ -1,7 +1,230 @@
-//! The supervisor.
+//! The supervisor: mounts, holds the descriptors, and keeps a server running that has them too. When the
+//! server dies the kernel's requests wait for the next one; nobody above notices more than a pause.
+//!
+//! It decides nothing else. The server unmounts when nothing uses it, and its exit with 0 is the end.
 
-/// Entry of the process.
+use std::io::{self, BufReader};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use atoll_fuse::MountOptions;
+use atoll_store::{Code, Error, Result};
+use rustix::fs::FlockOperation;
+
+use crate::history::Side;
+use crate::server_paths::HistoryPaths;
+use crate::server_wire::{self as wire, Descriptors, Said, Start};
+
+/// A server that dies sooner than this after its start was no use.
+const SHORT_LIFE: Duration = Duration::from_secs(2);
+/// After so many in a row the mounts are given up: an error is better than waiting for ever.
+const SHORT_LIVES: u32 = 8;
+
+/// The entry of the process: `supervisor STORE HISTORY NAME`. Says on stdout that it serves, or why not.
 pub fn main(args: &[String]) -> i32 {
-    let _ = args;
-    todo!()
+    let [store, history, name] = args else {
+        eprintln!("atoll: supervisor needs the store's folder, the history's and a name.");
+        return 2;
+    };
+    crate::server_log::init();
+    // Away from the terminal and the job of whoever needed it first. Fails only when it leads a job already.
+    let _ = rustix::process::setsid();
+    let paths = HistoryPaths::at(history.into());
+    match Supervisor::start(Path::new(store), paths, name) {
+        Ok(supervisor) => supervisor.run(),
+        Err(error) => {
+            log::error!("The supervisor could not start: {error}");
+            let _ = wire::say(io::stdout(), &wire::failed(&error));
+            1
+        }
+    }
+}
+
+struct Supervisor {
+    store: String,
+    paths: HistoryPaths,
+    descriptors: Descriptors,
+    transport: String,
+    restarts: u64,
+    stopped: bool,
+}
+
+/// A server process and the socket to it.
+struct Server {
+    child: Child,
+    socket: UnixStream,
+    started: Instant,
+}
+
+impl Supervisor {
+    /// Mounts both sides, after what a dead supervisor left was taken away.
+    fn start(store: &Path, paths: HistoryPaths, name: &str) -> Result<Self> {
+        let alive = wire::lock_file(&paths.alive())?;
+        rustix::fs::flock(&alive, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+            Error::new(
+                Code::Busy,
+                format!(
+                    "A history server for {} lives but does not answer; look at {} and end it.",
+                    store.display(),
+                    paths.log().display()
+                ),
+            )
+        })?;
+        let _ = std::fs::remove_file(paths.control());
+        let control = wire::listen(&paths.control())
+            .map_err(|error| Error::io("make the socket", &paths.control(), error))?;
+        let plain = mount(&paths, Side::Plain, name)?;
+        let xattr = mount(&paths, Side::Xattr, name).inspect_err(|_| detach(&paths.plain))?;
+        links(&paths)?;
+        Ok(Supervisor {
+            store: store.to_string_lossy().into_owned(),
+            paths,
+            descriptors: Descriptors { plain, xattr, control: control.into(), alive: alive.into() },
+            transport: transport(),
+            restarts: 0,
+            stopped: false,
+        })
+    }
+
+    fn run(mut self) -> i32 {
+        let mut told = false;
+        let mut short = 0;
+        loop {
+            let lived = match self.serve_once(&mut told) {
+                Ok(None) => return 0,
+                Ok(Some(lived)) => lived,
+                Err(error) => {
+                    log::error!("A history server could not be started: {error}");
+                    Duration::ZERO
+                }
+            };
+            short = if lived < SHORT_LIFE { short + 1 } else { 0 };
+            if !told || short >= SHORT_LIVES {
+                log::error!("The history mount is given up after {short} servers that did not last.");
+                detach(&self.paths.plain);
+                detach(&self.paths.xattr);
+                let _ = std::fs::remove_file(self.paths.control());
+                return 1;
+            }
+            self.restarts += 1;
+            // The first replacement comes at once; only a series of failures is slowed down.
+            std::thread::sleep(Duration::from_millis(50) * (short.saturating_sub(1)));
+        }
+    }
+
+    /// Runs one server to its end. `None`: it ended as it should; else how long it lived.
+    fn serve_once(&mut self, told: &mut bool) -> io::Result<Option<Duration>> {
+        let mut server = self.spawn()?;
+        let start = Start {
+            supervisor_pid: std::process::id(),
+            restarts: self.restarts,
+            stopped: self.stopped,
+            transport: self.transport.clone(),
+        };
+        wire::send_start(&server.socket, &start, &self.descriptors)?;
+        let mut lines = BufReader::new(server.socket.try_clone()?);
+        // The socket's end is the server's: it has no children that could hold it open.
+        while let Some(said) = wire::hear::<Said>(&mut lines).unwrap_or(None) {
+            self.stopped = matches!(said, Said::Stopping) || (self.stopped && !matches!(said, Said::Ready));
+            if !*told {
+                *told = matches!(said, Said::Ready);
+                let _ = wire::say(io::stdout(), &said);
+                if *told {
+                    let _ = release_stdout();
+                }
+            }
+        }
+        let status = server.child.wait()?;
+        if status.success() {
+            return Ok(None);
+        }
+        log::warn!("The history server {} ended ({status}); another takes over.", server.child.id());
+        Ok(Some(server.started.elapsed()))
+    }
+
+    fn spawn(&self) -> io::Result<Server> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let helper = std::env::var(wire::HELPER).map_err(io::Error::other)?;
+        let helper: Vec<String> = serde_json::from_str(&helper)?;
+        let (program, first) =
+            helper.split_first().ok_or_else(|| io::Error::other("ATOLL_HELPER is empty."))?;
+        let child = Command::new(program)
+            .args(first)
+            .args(["server", &self.store])
+            .arg(&self.paths.root)
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null())
+            .spawn()?;
+        Ok(Server { child, socket: ours, started: Instant::now() })
+    }
+}
+
+/// Whoever waits at the other end has what it needs.
+fn release_stdout() -> io::Result<()> {
+    let null = std::fs::File::options().write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&null)?;
+    Ok(())
+}
+
+/// `ATOLL_TRANSPORT=uring` asks for io_uring; anything else is the default.
+fn transport() -> String {
+    match std::env::var("ATOLL_TRANSPORT") {
+        Ok(wanted) if wanted == "uring" => match atoll_fuse::uring::available() {
+            Ok(()) => wanted,
+            Err(why) => {
+                log::warn!("FUSE over io_uring is not to be had, so /dev/fuse serves: {why}");
+                "dev".to_owned()
+            }
+        },
+        _ => "dev".to_owned(),
+    }
+}
+
+fn mount(paths: &HistoryPaths, side: Side, name: &str) -> Result<OwnedFd> {
+    let dir = paths.side(side);
+    if crate::overlay::find_mount(dir)?.is_some() {
+        // Its server is dead (the lock was free): everything there answers ENOTCONN.
+        log::warn!("A dead history mount on {} is taken away.", dir.display());
+        detach(dir);
+    }
+    std::fs::create_dir_all(dir).map_err(|error| Error::io("make the folder", dir, error))?;
+    let options = MountOptions {
+        name: name.to_owned(),
+        subtype: "atoll".to_owned(),
+        // HISTORY is private to its user, so others get in only where root bound it for them.
+        allow_other: rustix::process::geteuid().is_root(),
+        read_only: true,
+    };
+    atoll_fuse::mount::mount(dir, &options).map_err(|source| {
+        let code = match source.kind() {
+            io::ErrorKind::PermissionDenied => Code::Permission,
+            io::ErrorKind::NotFound => Code::Unsupported,
+            _ => Code::Io,
+        };
+        let message = format!("The history could not be mounted on {}: {source}", dir.display());
+        Error { code, message, source: Some(source) }
+    })
+}
+
+fn detach(dir: &Path) {
+    if let Err(error) = atoll_fuse::mount::unmount(dir, true) {
+        log::warn!("{} could not be unmounted: {error}", dir.display());
+    }
+}
+
+/// The short ways for people.
+fn links(paths: &HistoryPaths) -> Result<()> {
+    for name in ["branches", "commits", "tags"] {
+        let link = paths.root.join(name);
+        match std::os::unix::fs::symlink(Path::new("plain").join(name), &link) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(Error::io("make the link", &link, error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }

@@ -65,7 +65,7 @@ impl MemTree {
     }
 
     fn entry(&self, id: u64) -> Reply<Entry> {
-        Ok(Entry { node: id, generation: 0, attr: self.attr(id)?, valid: FOREVER })
+        Ok(Entry { node: id, generation: 0, attr: self.attr(id)?, valid: FOREVER, attr_valid: FOREVER })
     }
 }
 
