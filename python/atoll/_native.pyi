@@ -229,3 +229,8 @@ def apply(
     dry_run: bool,
     progress: _Progress = None,
 ) -> dict[str, Any]: ...
+
+# -- helper processes ---------------------------------------------------------------------------------------------
+
+def main(args: list[str]) -> int:
+    """Runs a helper process (`supervisor`, `server`, `launch`) and returns its exit code."""
