@@ -83,6 +83,7 @@ def real_tree() -> Path:
     _run([*git, "init", "-q"], folder)
     _run([*git, "add", "-A", "-f"], folder)
     _run([*git, "commit", "-q", "-m", "everything"], folder)
+    _run([*git, "repack", "-a", "-d", "-q"], folder)  # a loose object for each file would double their number
     done.touch()
     return folder
 
