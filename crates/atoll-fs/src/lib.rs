@@ -11,6 +11,7 @@ pub mod import;
 pub mod ingest;
 pub mod maps;
 pub mod overlay;
+pub mod patch;
 pub mod progress;
 pub mod scan;
 pub mod tar;
