@@ -124,12 +124,12 @@ def number(value: float) -> str:
 
 def markdown(rows: Sequence[Row]) -> str:
     """The rows as a table."""
-    lines = ["| what | medians | figure | bar | holds |", "|---|---|--:|--:|---|"]
+    lines = ["| what | medians | figure | bar | holds | the figure is |", "|---|---|--:|--:|---|---|"]
     for row in rows:
         medians = ", ".join(f"{t} {number(median(v))} {row.unit}" for t, v in row.samples.items())
         bar = "" if row.bar is None else number(row.bar)
         holds = {True: "yes", False: "**no**", None: ""}[row.holds]
-        lines.append(f"| {row.name} | {medians} | {number(row.figure)} | {bar} | {holds} |")
+        lines.append(f"| {row.name} | {medians} | {number(row.figure)} | {bar} | {holds} | {row.how} |")
     return "\n".join(lines) + "\n"
 
 
