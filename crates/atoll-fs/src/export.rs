@@ -1,11 +1,17 @@
 //! A tree becomes a host folder; and the comparison of both, byte for byte.
 
+mod compare;
+mod meta;
+mod write;
+
 use std::path::Path;
 
-use atoll_store::Result;
-use atoll_store::tree::TreeView;
+use atoll_store::tree::{FileType, TreeView};
+use atoll_store::{Code, Error, Ino, Result};
 
 use crate::progress::Progress;
+pub use compare::{CompareOptions, Mismatch, compare_folder};
+pub(crate) use write::{Written, write_tree};
 
 /// How to export.
 #[derive(Debug, Clone, Copy, Default)]
@@ -34,7 +40,8 @@ pub struct ExportReport {
 /// Writes the tree's folder at `path` (`b""`: the whole tree) to `dir`, which must not exist or be empty.
 ///
 /// # Errors
-/// `NotFound` when the tree has no such path; `Exists` when `dir` has something in it.
+/// `NotFound` when the tree has no such path; `Usage` when it is no folder; `Exists` when `dir` has something in
+/// it; `Conflict` when a folder of `dir` would have to give way to a file.
 pub fn export_folder(
     tree: TreeView<'_>,
     path: &[u8],
@@ -42,60 +49,20 @@ pub fn export_folder(
     options: &ExportOptions,
     progress: &dyn Progress,
 ) -> Result<ExportReport> {
-    let _ = (tree, path, dir, options, progress);
-    todo!()
+    let ino = folder(tree, path)?;
+    let written = write_tree(tree, ino, dir, options, progress)?;
+    Ok(written.report)
 }
 
-/// One way in which a folder differs from a tree: the path, and what (`contents`, `mode`, `missing`, …).
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Mismatch {
-    /// Relative to the folder.
-    pub path: Vec<u8>,
-    /// What differs, in words.
-    pub what: String,
-}
-
-/// What [`compare_folder`] looks at beside names, kinds, contents, targets and permission bits.
-#[derive(Debug, Clone, Copy)]
-pub struct CompareOptions {
-    /// Owner and group.
-    pub owner: bool,
-    /// Modification times (never a folder's when `dir_times` is false).
-    pub mtime: bool,
-    /// Modification times of folders.
-    pub dir_times: bool,
-    /// Extended attributes.
-    pub xattrs: bool,
-    /// Which names share an inode.
-    pub links: bool,
-    /// Where the holes are (a folder may have fewer than the tree, never more data).
-    pub holes: bool,
-    /// Stop after this many.
-    pub limit: usize,
-}
-
-impl Default for CompareOptions {
-    fn default() -> Self {
-        CompareOptions {
-            owner: true,
-            mtime: true,
-            dir_times: true,
-            xattrs: true,
-            links: true,
-            holes: false,
-            limit: 100,
+/// The inode of a folder in a tree.
+pub(crate) fn folder(tree: TreeView<'_>, path: &[u8]) -> Result<Ino> {
+    let shown = || String::from_utf8_lossy(path).into_owned();
+    match tree.resolve(path)? {
+        Some((ino, inode)) if inode.kind == FileType::Dir => Ok(ino),
+        Some(_) => {
+            let message = format!("'{}' is not a folder; name a folder, or read the file itself.", shown());
+            Err(Error::new(Code::Usage, message))
         }
+        None => Err(Error::new(Code::NotFound, format!("The tree has no '{}'.", shown()))),
     }
-}
-
-/// Compares a folder with the tree's folder at `path`, every byte; the result is empty when they are equal.
-pub fn compare_folder(
-    tree: TreeView<'_>,
-    path: &[u8],
-    dir: &Path,
-    options: &CompareOptions,
-    progress: &dyn Progress,
-) -> Result<Vec<Mismatch>> {
-    let _ = (tree, path, dir, options, progress);
-    todo!()
 }
