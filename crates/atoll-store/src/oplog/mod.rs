@@ -165,6 +165,13 @@ impl Log {
         Ok(path)
     }
 
+    /// The bytes of a pack inside the log.
+    pub(crate) fn read_blob(&self, at: u64, len: u64) -> Result<Vec<u8>> {
+        let mut blob = vec![0; len as usize];
+        self.read(&mut blob, at)?;
+        Ok(blob)
+    }
+
     /// What stands at `at`.
     pub(crate) fn at(&self, at: u64) -> Result<At> {
         let len = self.len()?;

@@ -24,6 +24,10 @@ pub(crate) enum Record {
     Pack { id: u64, dead: Vec<NumRun> },
     Ref(RefName, RefState),
     History(Operation),
+    /// A pack, kept by a rewrite of the log.
+    Embedded(Vec<u8>),
+    /// Numbers that cannot be found any more, kept by a rewrite of the log.
+    Dead(Vec<NumRun>),
 }
 
 /// Numbers `first .. first + count`.
@@ -78,6 +82,8 @@ impl Record {
             Record::Pack { .. } => 8,
             Record::Ref(..) => 9,
             Record::History(_) => 10,
+            Record::Embedded(_) => 11,
+            Record::Dead(_) => 12,
         }
     }
 
@@ -118,6 +124,8 @@ impl Record {
                 put_ref_state(out_ref, state);
             }
             Record::History(operation) => put_operation(out_ref, operation),
+            Record::Embedded(blob) => put_bytes(out_ref, blob),
+            Record::Dead(runs) => put_runs(out_ref, runs),
         }
         out
     }
@@ -152,6 +160,8 @@ impl Record {
             8 => Record::Pack { id: reader.varint()?, dead: runs(&mut reader)? },
             9 => Record::Ref(ref_name(&mut reader)?, ref_state(&mut reader)?),
             10 => Record::History(operation(&mut reader)?),
+            11 => Record::Embedded(reader.bytes()?.to_vec()),
+            12 => Record::Dead(runs(&mut reader)?),
             _ => return Err(reader.bad()),
         };
         reader.end()?;

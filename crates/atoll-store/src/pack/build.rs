@@ -86,6 +86,25 @@ impl Builder {
         Builder { dir: dir.to_owned(), len: memory.len() as u64, memory, file: None, frames: Vec::new(), syncer, unsynced: 0 }
     }
 
+    /// Makes it a file even when it stays small.
+    pub(crate) fn into_file(mut self) -> Result<Builder> {
+        self.spill()?;
+        Ok(self)
+    }
+
+    fn spill(&mut self) -> Result<()> {
+        let file = create_locked(&self.dir)?;
+        write(&file, &self.memory, 0)?;
+        self.memory = Vec::new();
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// The bytes written so far.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
     /// Whether nothing was appended.
     pub(crate) fn is_empty(&self) -> bool {
         self.frames.is_empty()
@@ -112,10 +131,7 @@ impl Builder {
             depth,
         };
         if self.file.is_none() && self.memory.len() + stored.len() > EMBED_MAX {
-            let file = create_locked(&self.dir)?;
-            write(&file, &self.memory, 0)?;
-            self.memory = Vec::new();
-            self.file = Some(file);
+            self.spill()?;
         }
         match &self.file {
             None => self.memory.extend_from_slice(stored),

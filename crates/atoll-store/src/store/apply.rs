@@ -72,6 +72,12 @@ pub(super) fn apply(
             add_pack_file(db, packs, *id, None)?;
             bury(db, packs, log, dead)
         }
+        Record::Embedded(blob) => {
+            let offset = end - blob.len() as u64;
+            let opened = open_embedded(log, offset, blob.len() as u64);
+            add_opened(db, PackId::Log(offset), blob.len() as u64, opened)
+        }
+        Record::Dead(dead) => bury(db, packs, log, dead),
         Record::Ref(name, state) => put_ref(db, name, Some(state)),
         Record::History(operation) => put_operation(db, operation),
     }
@@ -279,16 +285,17 @@ fn bury(db: &Connection, packs: &Path, log: &Log, dead: &[NumRun]) -> Result<()>
         while num < first + count {
             let row = db
                 .prepare_cached(
-                    "SELECT first, count, kind, number, len FROM runs JOIN packs USING (pack)
+                    "SELECT first, count, kind, number, len, pack FROM runs JOIN packs USING (pack)
                      WHERE first <= ?1 ORDER BY first DESC LIMIT 1",
                 )?
                 .query_row([num as i64], |row| {
                     let id = db::pack_id(row.get(2)?, row.get(3)?);
-                    Ok((row.get::<_, i64>(0)? as u64 + row.get::<_, i64>(1)? as u64, id, row.get::<_, i64>(4)? as u64))
+                    let end = row.get::<_, i64>(0)? as u64 + row.get::<_, i64>(1)? as u64;
+                    Ok((end, id, row.get::<_, i64>(4)? as u64, row.get::<_, i64>(5)?))
                 })
                 .optional()?;
             // A damaged pack has no runs: nothing of it can be found anyway.
-            let Some((end, id, len)) = row.filter(|(end, ..)| num < *end) else {
+            let Some((end, id, len, row)) = row.filter(|(end, ..)| num < *end) else {
                 num += 1;
                 continue;
             };
@@ -298,11 +305,13 @@ fn bury(db: &Connection, packs: &Path, log: &Log, dead: &[NumRun]) -> Result<()>
                 PackId::Log(offset) => open_embedded(log, offset, len)?,
             };
             let mut statement = db.prepare_cached("DELETE FROM hashes WHERE prefix = ?1 AND num = ?2")?;
+            let mut buried = 0;
             for num in num..end {
                 if let Some(entry) = pack.table().get(Num(num)) {
-                    statement.execute((prefix(&entry.hash), num as i64))?;
+                    buried += statement.execute((prefix(&entry.hash), num as i64))?;
                 }
             }
+            db.prepare_cached("UPDATE packs SET dead = dead + ?2 WHERE pack = ?1")?.execute((row, buried as i64))?;
             num = end;
         }
     }

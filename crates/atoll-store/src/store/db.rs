@@ -19,7 +19,7 @@ pub(super) const VERSION: i64 = 1;
 ///   are the next free numbers; `gc_epoch` grows when gc removes something; operations up to `expired_seq` keep
 ///   nothing any more.
 /// - `packs`: kind 0 is the file `packs/NUMBER.pack`, kind 1 stands in the log at offset NUMBER. `damaged` says
-///   that its table could not be read when it was applied.
+///   that its table could not be read when it was applied, `dead` how many of its objects cannot be found any more.
 /// - `runs`: the numbers `first .. first + count` are in `pack`; runs never overlap.
 /// - `hashes`: the first eight bytes of an object's hash, and its number; the pack's table has the rest.
 /// - `commits`: `ord` grows; a commit's parents have smaller ones. `record` is the canonical record.
@@ -28,7 +28,7 @@ pub(super) const VERSION: i64 = 1;
 const TABLES: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE packs (pack INTEGER PRIMARY KEY, kind INTEGER NOT NULL, number INTEGER NOT NULL, len INTEGER NOT NULL,
-    objects INTEGER NOT NULL, damaged INTEGER NOT NULL DEFAULT 0, UNIQUE (kind, number));
+    objects INTEGER NOT NULL, damaged INTEGER NOT NULL DEFAULT 0, dead INTEGER NOT NULL DEFAULT 0, UNIQUE (kind, number));
 CREATE TABLE runs (first INTEGER PRIMARY KEY, count INTEGER NOT NULL, pack INTEGER NOT NULL);
 CREATE INDEX runs_pack ON runs (pack);
 CREATE TABLE hashes (prefix INTEGER, num INTEGER, PRIMARY KEY (prefix, num)) WITHOUT ROWID;
@@ -132,6 +132,9 @@ impl Store {
     fn reading(&self) -> Result<MutexGuard<'_, Reading>> {
         let mut reading = self.inner.read.lock();
         if !reading.database.is_current(&self.inner.dir) {
+            if super::write::is_writing() {
+                return Err(Error::new(Code::Busy, "The store's database was taken away during a change; run the command again."));
+            }
             // Somebody took the database away: bring it back first, then read the new one.
             drop(reading);
             self.write(|_| Ok(()))?;

@@ -6,7 +6,9 @@
 
 mod apply;
 mod cache;
+mod check;
 mod db;
+mod gc;
 mod info;
 mod names;
 mod numbers;
@@ -28,11 +30,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-pub use names::check_name;
-pub use types::{
-    NewOperation, Operation, Profile, Published, RefChange, RefName, RefState, Slot, Workspace,
-};
+pub use check::{CheckReport, Problem};
+pub use gc::{GcOptions, GcReport};
 pub use info::Stats;
+pub use names::check_name;
+pub use types::{NewOperation, Operation, Profile, Published, RefChange, RefName, RefState, Slot, Workspace};
 pub use walk::Ancestors;
 pub use writer::{Batch, Writer};
 
@@ -77,5 +79,10 @@ impl Store {
 
     fn log_path(&self) -> PathBuf {
         self.inner.dir.join("oplog")
+    }
+
+    /// Where the log stands that is being replaced.
+    fn old_log_path(&self) -> PathBuf {
+        self.inner.dir.join("oplog.old")
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use rusqlite::OptionalExtension;
 
 use super::write::WriteTx;
-use super::{NewOperation, Operation, Published, RefChange, RefName, RefState, Store, Writer, apply, check_name, db};
+use super::{NewOperation, Operation, Published, RefChange, RefName, RefState, Store, Writer, check, check_name, db};
 use crate::oplog::{self, Record};
 use crate::pack::Packed;
 use crate::tree::Time;
@@ -110,8 +110,7 @@ fn is_found(store: &Store, tx: &WriteTx, num: Num) -> Result<bool> {
     let generation = if let oplog::PackId::Log(_) = id { tx.log().generation() } else { 0 };
     let Some(pack) = store.pack(super::cache::PackKey { id, generation, len })? else { return Ok(false) };
     let Some(entry) = pack.pack.table().get(num) else { return Ok(false) };
-    let mut statement = tx.db.prepare_cached("SELECT 1 FROM hashes WHERE prefix = ?1 AND num = ?2")?;
-    Ok(statement.exists((apply::prefix(&entry.hash), num.0 as i64))?)
+    check::is_indexed(&tx.db, num, &entry.hash)
 }
 
 /// Every commit that is named must be stored, or come with this operation.

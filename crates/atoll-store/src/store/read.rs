@@ -26,15 +26,14 @@ impl Store {
         {
             return Ok(Some((pack, entry)));
         }
-        // gc can move an object between the look-up and the opening; what it moves to is on disk by then.
-        for _ in 0..4 {
+        // gc can move an object between the look-up and the opening: a pack goes only after the database says
+        // where its objects went, so looking again finds them.
+        for _ in 0..8 {
             let Some((first, count, key)) = self.find_run(num)? else { return Ok(None) };
             if let Some(pack) = self.pack(key)? {
                 self.inner.cache.put_run(first, count, key);
                 return Ok(pack.pack.table().get(num).map(|entry| (pack, entry)));
             }
-            // Wait for the gc that is just about to say where it went.
-            self.write(|_| Ok(()))?;
         }
         Err(Error::damaged(format!(
             "The pack with object {} is missing from the store; run `atoll doctor` to list what is damaged.",
@@ -67,7 +66,13 @@ impl Store {
         let opened = match key.id {
             PackId::File(id) => apply::open_file(&self.packs_dir(), id),
             PackId::Log(offset) => {
-                let log = Log::open(&self.log_path())?;
+                let mut log = Log::open(&self.log_path())?;
+                // While gc replaces the log, the one that the database means has this name.
+                if log.generation() != key.generation
+                    && let Ok(old) = Log::open(&self.old_log_path())
+                {
+                    log = old;
+                }
                 if log.generation() != key.generation {
                     self.inner.cache.forget_pack(key);
                     return Ok(None);

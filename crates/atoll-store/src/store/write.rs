@@ -1,5 +1,6 @@
 //! The one way to change a store: under its lock, the log first, then the database.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -28,6 +29,15 @@ impl Side {
     }
 }
 
+thread_local! {
+    static WRITING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is inside [`Store::write`], where it must not begin another change.
+pub(super) fn is_writing() -> bool {
+    WRITING.get()
+}
+
 /// The store's lock, held.
 struct Locked(Arc<File>);
 
@@ -35,7 +45,10 @@ impl Locked {
     fn take(file: &Arc<File>) -> Result<Locked> {
         loop {
             match flock(file, FlockOperation::LockExclusive) {
-                Ok(()) => return Ok(Locked(Arc::clone(file))),
+                Ok(()) => {
+                    WRITING.set(true);
+                    return Ok(Locked(Arc::clone(file)));
+                }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(Error::new(Code::Io, format!("The store could not be locked: {error}."))),
             }
@@ -45,6 +58,7 @@ impl Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
+        WRITING.set(false);
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
