@@ -11,7 +11,7 @@ use atoll_store::{Code, Error, Ino, Result};
 
 use crate::progress::Progress;
 pub use compare::{CompareOptions, Mismatch, compare_folder};
-pub(crate) use write::{Written, write_tree};
+pub(crate) use write::write_tree;
 
 /// How to export.
 #[derive(Debug, Clone, Copy, Default)]

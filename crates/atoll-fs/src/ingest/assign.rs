@@ -99,7 +99,7 @@ pub fn assign(scan: &Scan, base: &Base, ids: &mut Ids, known: &mut HashMap<u64, 
     nodes.push(Node {
         stat: root.stat,
         ino: Ino::ROOT,
-        birth: BirthId(0),
+        birth: base.files.get(&Ino::ROOT).map_or(BirthId(0), |file| file.inode.birth),
         in_base: base.files.contains_key(&Ino::ROOT),
         names: Vec::new(),
         children: Vec::new(),

@@ -145,8 +145,15 @@ impl Base {
         Ok(base)
     }
 
-    /// Replaces the records by an index's: what it does not know is never clean.
+    /// Replaces the records by an index's: what it does not know is never clean, and is taken for the file that
+    /// the tree has under that name. An ordinary user's host never had another owner, a device, or a trusted
+    /// attribute: without a record those are kept as they are.
     pub fn index(&mut self, mut records: HashMap<Ino, (Recorded, Vec<Box<[u8]>>)>) {
+        let lost_index = records.is_empty();
+        if lost_index && !rustix::process::geteuid().is_root() {
+            let device = |file: &BaseFile| matches!(file.inode.kind, FileType::Char | FileType::Block);
+            self.absent.extend(self.files.iter().filter(|(_, file)| device(file)).map(|(ino, _)| *ino));
+        }
         self.numbers = Numbers::Indexed;
         self.by_host.clear();
         for (ino, file) in &mut self.files {
@@ -179,7 +186,11 @@ impl Base {
         if file.inode.kind != stat.kind {
             return false;
         }
-        ino == Ino::ROOT || file.recorded.is_some_and(|recorded| recorded.ino == self.host_number(stat))
+        match file.recorded {
+            _ if ino == Ino::ROOT => true,
+            Some(recorded) => recorded.ino == self.host_number(stat),
+            None => self.numbers == Numbers::Indexed,
+        }
     }
 
     /// The tree's file that the host file is under another name, if any: same number, same kind, same birth.

@@ -107,7 +107,12 @@ impl Builder<'_> {
         if node.kept {
             return Inode { nlink, ..before };
         }
-        let Some(recorded) = file.recorded else { return now };
+        let (euid, egid) = (rustix::process::geteuid(), rustix::process::getegid());
+        let Some(recorded) = file.recorded else {
+            // No record, and no right to have set another owner: the tree's owner stays.
+            let kept = !euid.is_root() && (now.uid, now.gid) == (euid.as_raw(), egid.as_raw());
+            return if kept { Inode { uid: before.uid, gid: before.gid, ..now } } else { now };
+        };
         fn pick<T: PartialEq>(host: T, recorded: T, before: T) -> T {
             if host == recorded { before } else { host }
         }
@@ -165,6 +170,7 @@ impl Builder<'_> {
             parents,
             xattrs,
             kept_xattrs: if node.in_base { lost.to_vec() } else { Vec::new() },
+            keep_privileged: node.in_base && !rustix::process::geteuid().is_root(),
             dirents: self.dirents(node),
             extents: content.map(|content| content.extents.clone()),
         }

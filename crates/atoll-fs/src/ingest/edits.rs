@@ -19,6 +19,8 @@ pub struct FileState {
     pub xattrs: Option<Xattrs>,
     /// Attributes of the base tree that stay although `xattrs` lacks them.
     pub kept_xattrs: Vec<Box<[u8]>>,
+    /// The same for every attribute that an ordinary user cannot set or see.
+    pub keep_privileged: bool,
     /// A folder's names.
     pub dirents: Vec<(Box<[u8]>, Dirent)>,
     /// A file's contents, or a link's target; `None` leaves what the base tree has.
@@ -65,7 +67,10 @@ pub fn edits(
 ) -> Result<()> {
     let keeps = |key: &[u8]| match Key::decode(key) {
         Ok(Key::Xattr(_, name)) => after.is_some_and(|after| {
-            after.xattrs.is_none() || after.kept_xattrs.iter().any(|kept| **kept == *name)
+            let privileged = name.starts_with(b"trusted.") || name.starts_with(b"security.");
+            after.xattrs.is_none()
+                || (after.keep_privileged && privileged)
+                || after.kept_xattrs.iter().any(|kept| **kept == *name)
         }),
         Ok(Key::Extent(..)) => after.is_some_and(|after| after.extents.is_none()),
         _ => false,

@@ -47,6 +47,8 @@ pub struct FolderTree {
     pub mapped: Vec<Ino>,
     /// Every file's stat data as it goes with the tree.
     pub recorded: Vec<(Ino, Recorded)>,
+    /// Files that the host does not have and that were kept.
+    pub kept: Vec<Ino>,
 }
 
 /// Reads a folder into a tree.
@@ -131,13 +133,14 @@ pub fn read_folder(
     let root = build(target, base, &assigned, &pass.contents, &mut report)?;
     report.changed = base.root != Some(root);
     let recorded = assigned.nodes.iter().filter(|node| !node.kept).map(|node| pass.recorded(node)).collect();
+    let kept = assigned.nodes.iter().filter(|node| node.kept).map(|node| node.ino).collect();
     let mapped = assigned
         .nodes
         .iter()
         .filter(|node| mapped.contains(&(dev, node.stat.ino)))
         .map(|node| node.ino)
         .collect();
-    Ok(FolderTree { root, report, started, dev, mapped, recorded })
+    Ok(FolderTree { root, report, started, dev, mapped, recorded, kept })
 }
 
 /// What is kept from one pass over a restless folder to the next.
