@@ -50,7 +50,7 @@ def command(
     Examples:
       atoll exec try-1 -- pytest -q
       atoll exec try-1 -m "deps installed" -- npm ci
-      cd "$(atoll path try-1)" && atoll exec -- ./configure
+      cd "$(atoll path -w try-1)" && atoll exec -- ./configure
     """
     program = ctx.meta["atoll.program"]
     say = silent if quiet else note
