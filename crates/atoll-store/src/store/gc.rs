@@ -64,10 +64,23 @@ impl Store {
 
     /// The same with all options.
     pub fn gc_with(&self, options: &GcOptions) -> Result<GcReport> {
+        if self.is_low_on_space() && !options.dry_run {
+            // There is no room to copy what is live next to something dead, until what is wholly dead has gone.
+            self.make_room();
+            self.gc_passes(options, false)?;
+        }
+        let report = self.gc_passes(options, true)?;
+        if !options.dry_run {
+            self.refill_reserve();
+        }
+        Ok(report)
+    }
+
+    fn gc_passes(&self, options: &GcOptions, copy: bool) -> Result<GcReport> {
         // A commit that brings back to life what a pass was about to remove makes that pass void.
         for _ in 0..8 {
             let epoch = self.read(|db| db::meta(db, "gc_epoch"))?;
-            match self.gc_pass(options, epoch) {
+            match self.gc_pass(options, epoch, copy) {
                 Ok(Some(report)) => return Ok(report),
                 Ok(None) => {}
                 // Another clean-up removed what this pass took for kept.
@@ -81,12 +94,12 @@ impl Store {
         ))
     }
 
-    fn gc_pass(&self, options: &GcOptions, epoch: u64) -> Result<Option<GcReport>> {
+    fn gc_pass(&self, options: &GcOptions, epoch: u64, copy: bool) -> Result<Option<GcReport>> {
         let mut mark = Mark::default();
         let roots = self.read(|db| mark::roots(db, options.expire))?;
         mark.add(self, &roots.commits)?;
         mark.close(self)?;
-        let plan = Plan::new(self, &mark, options.thorough)?;
+        let plan = Plan::new(self, &mark, options.thorough, copy)?;
         if options.dry_run {
             return Ok(Some(self.dry_report(&mark, &plan, roots.expired)?));
         }
@@ -141,7 +154,7 @@ impl Store {
             }
         }
         bytes += sweep::leftovers(self)? as i64;
-        if let Some(freed) = log::rewrite(self, options.thorough)? {
+        if copy && let Some(freed) = log::rewrite(self, options.thorough)? {
             bytes += freed as i64;
             report.log_rewritten = true;
         }

@@ -17,6 +17,7 @@ mod ops;
 mod publish;
 mod read;
 mod refs;
+mod reserve;
 mod resolve;
 mod slots;
 mod types;

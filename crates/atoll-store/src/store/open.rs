@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::db::{Database, Reading};
 use super::write::Side;
-use super::{Inner, Profile, Store, cache, db};
+use super::{Inner, Profile, Store, cache, db, reserve};
 use crate::oplog::{HEADER_LEN, Log};
 use crate::{Code, Error, Result};
 
@@ -65,6 +65,7 @@ impl Store {
             dir.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
         };
         write().map_err(|source| Error::io("write", &path, source))?;
+        reserve::refill(dir);
         drop(folder);
         Store::open(dir)
     }
@@ -90,6 +91,7 @@ impl Store {
             )
         })?;
         let folder = File::open(&dir).map_err(|source| Error::io("open the store", &dir, source))?;
+        reserve::make_room(&dir);
         let reading = match Database::open(&dir, profile) {
             Err(error) if error.code == Code::Damaged => {
                 set_aside(&dir, &folder)?;
@@ -166,7 +168,7 @@ fn clear_unfinished(dir: &Path) -> Result<()> {
     for entry in std::fs::read_dir(dir).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
         match name.to_str() {
-            Some("packs" | "workspaces" | "oplog" | "atoll.toml.new") => ours.push(name),
+            Some("packs" | "workspaces" | "oplog" | "atoll.toml.new" | "reserve") => ours.push(name),
             Some("atoll.toml") => {
                 return Err(Error::new(
                     Code::StoreExists,

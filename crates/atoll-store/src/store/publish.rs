@@ -28,6 +28,10 @@ impl Store {
             let record = commit.encode(&writer.root_hash(commit.root)?);
             commits.push((Hash::of_commit(&record), commit.root, record));
         }
+        if commits.is_empty() {
+            // Dropping a branch must work on a full disk: it is how space comes back.
+            self.make_room();
+        }
         let ids: Vec<Hash> = commits.iter().map(|(id, ..)| *id).collect();
         let parents: Vec<Hash> = operation.commits.iter().flat_map(|commit| commit.parents.iter().copied()).collect();
         let written = writer.finish()?;

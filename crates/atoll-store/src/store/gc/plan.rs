@@ -36,6 +36,15 @@ pub(super) struct Copy {
     pub(super) finished: Finished,
 }
 
+/// What is worth a copy.
+#[derive(Clone, Copy)]
+struct Rules {
+    copy: bool,
+    thorough: bool,
+    /// Whether there is so much inside the log that it moves into a file.
+    embedded: bool,
+}
+
 struct Candidate {
     key: PackKey,
     pack: OpenPack,
@@ -47,7 +56,7 @@ struct Candidate {
 
 impl Plan {
     /// Looks at every pack.
-    pub(super) fn new(store: &Store, mark: &Mark, thorough: bool) -> Result<Plan> {
+    pub(super) fn new(store: &Store, mark: &Mark, thorough: bool, copy: bool) -> Result<Plan> {
         let rows = store.read(|db| {
             let generation = db::meta(db, "log_generation")?;
             let mut statement = db.prepare_cached("SELECT kind, number, len, dead FROM packs WHERE damaged = 0")?;
@@ -60,7 +69,8 @@ impl Plan {
         })?;
         let embedded = rows.iter().filter(|(key, _)| matches!(key.id, PackId::Log(_)));
         let embedded_bytes: u64 = embedded.clone().map(|(key, _)| key.len).sum();
-        let move_embedded = embedded.count() > EMBEDDED_MAX || embedded_bytes > EMBEDDED_BYTES_MAX;
+        let embedded = embedded.count() > EMBEDDED_MAX || embedded_bytes > EMBEDDED_BYTES_MAX;
+        let rules = Rules { copy, thorough, embedded };
         let mut plan = Plan {
             removed: Vec::new(),
             copied: Vec::new(),
@@ -74,7 +84,7 @@ impl Plan {
                 // Another clean-up was faster; the epoch will say so.
                 continue;
             };
-            plan.place(store, mark, weigh(key, pack, mark, was_dead), move_embedded, thorough)?;
+            plan.place(store, mark, weigh(key, pack, mark, was_dead), rules)?;
         }
         plan.buried.sort_unstable();
         Ok(plan)
@@ -85,23 +95,19 @@ impl Plan {
         store: &Store,
         mark: &Mark,
         candidate: Candidate,
-        move_embedded: bool,
-        thorough: bool,
+        rules: Rules,
     ) -> Result<()> {
         let Candidate { key, pack, live, dead, dead_numbers, was_dead } = candidate;
         let embedded = matches!(key.id, PackId::Log(_));
-        let in_log = embedded && !thorough;
         if live == 0 {
             self.bytes += key.len;
             self.removed.push(key.id);
             self.lost.extend(dead_numbers);
             return Ok(());
         }
-        let copy = if embedded { move_embedded || thorough } else { dead > live || (thorough && dead > 0) };
-        if copy {
-            if !in_log {
-                self.bytes += dead;
-            }
+        let worth = if embedded { rules.embedded || rules.thorough } else { dead > live || (rules.thorough && dead > 0) };
+        if rules.copy && worth {
+            self.bytes += dead;
             self.removed.push(key.id);
             for num in dead_numbers {
                 if mark.holds(num) {
