@@ -125,9 +125,9 @@ impl Edits<'_> {
         let from = self.trees.from;
         let old = if now.new { None } else { from.inode(now.key)? };
         let base = if now.inherited { self.trees.base.inode(now.key)? } else { None };
-        let head = match (&old, now.new) {
-            (None, false) => self.trees.head.inode(now.key)?,
-            _ => old,
+        let head = match now.new || from.root == self.trees.head.root {
+            true => old,
+            false => self.trees.head.inode(now.key)?,
         };
         let stat = &now.facts.stat;
         let seen = Inode {

@@ -73,28 +73,24 @@ impl Links {
         let subdirs = after.values().filter(|now| now.kind == FileType::Dir).count();
         self.subdirs.insert(dir.key, subdirs as u32);
         self.reverted |= after.values().any(|now| missing.contains(&now.ino));
-        let mut cookie = before.iter().map(|(_, old)| old.cookie).max().unwrap_or(0);
+        let mut cookies = Cookies::new(dir.key, &before, &after, trees)?;
         for (name, old) in &before {
             let now = after.get(name);
             if now.is_some_and(|now| now.ino == old.ino) {
                 continue;
             }
             self.removed.entry(old.ino).or_default().push((dir.key, name.clone()));
-            match now {
-                Some(now) => {
-                    self.replaces.insert(now.ino, old.ino);
-                    self.added.entry(now.ino).or_default().push((dir.key, name.clone()));
-                    let dirent = Dirent { cookie: old.cookie, ..*now };
-                    self.dirents.push((dir.key, name.clone(), Some(dirent)));
-                }
-                None => self.dirents.push((dir.key, name.clone(), None)),
-            }
-        }
-        for (name, now) in after {
-            if before.binary_search_by(|(have, _)| have.cmp(&name)).is_err() {
-                cookie += 1;
+            let dirent = now.map(|now| {
+                self.replaces.insert(now.ino, old.ino);
                 self.added.entry(now.ino).or_default().push((dir.key, name.clone()));
-                self.dirents.push((dir.key, name, Some(Dirent { cookie, ..now })));
+                cookies.give(name, now, Some(old.cookie))
+            });
+            self.dirents.push((dir.key, name.clone(), dirent));
+        }
+        for (name, now) in &after {
+            if before.binary_search_by(|(have, _)| have.cmp(name)).is_err() {
+                self.added.entry(now.ino).or_default().push((dir.key, name.clone()));
+                self.dirents.push((dir.key, name.clone(), Some(cookies.give(name, now, None))));
             }
         }
         Ok(())
@@ -125,7 +121,51 @@ impl Links {
     }
 }
 
-/// The names that the overlay shows in a folder of the upper; cookies are still to be given.
+/// Readdir positions for names that come: never one that another name of the folder has.
+struct Cookies {
+    used: HashSet<u64>,
+    last: u64,
+    /// What the head gave, where the edits start from another tree.
+    head: HashMap<Box<[u8]>, Dirent>,
+}
+
+impl Cookies {
+    fn new(
+        dir: Ino,
+        before: &[(Box<[u8]>, Dirent)],
+        after: &BTreeMap<Box<[u8]>, Dirent>,
+        trees: &Trees<'_>,
+    ) -> Result<Cookies> {
+        let stays =
+            |(name, old): &&(Box<[u8]>, Dirent)| after.get(name).is_some_and(|now| now.ino == old.ino);
+        let used = before.iter().filter(stays).map(|(_, old)| old.cookie).collect();
+        let mut last = before.iter().map(|(_, old)| old.cookie).max().unwrap_or(0);
+        let mut head = HashMap::new();
+        if trees.from.root != trees.head.root {
+            for (name, dirent) in trees.head.readdir(dir)? {
+                last = last.max(dirent.cookie);
+                head.insert(name, dirent);
+            }
+        }
+        Ok(Cookies { used, last, head })
+    }
+
+    /// The entry with its position: the base's, the head's, that of the name that it replaces, or the next one.
+    fn give(&mut self, name: &[u8], now: &Dirent, replaced: Option<u64>) -> Dirent {
+        let known = self.head.get(name).filter(|known| known.ino == now.ino).map(|known| known.cookie);
+        let base = Some(now.cookie).filter(|cookie| *cookie > 0);
+        let mut candidates = base.into_iter().chain(known).chain(replaced);
+        let free = candidates.find(|cookie| !self.used.contains(cookie));
+        let cookie = free.unwrap_or_else(|| {
+            self.last += 1;
+            self.last
+        });
+        self.used.insert(cookie);
+        Dirent { cookie, ..*now }
+    }
+}
+
+/// The names that the overlay shows in a folder of the upper; cookies are the base's, or still to be given (0).
 fn merged(plan: &Plan<'_>, at: usize, trees: &Trees<'_>) -> Result<BTreeMap<Box<[u8]>, Dirent>> {
     let dir = &plan.dirs[at];
     let mut names = BTreeMap::new();
@@ -139,7 +179,11 @@ fn merged(plan: &Plan<'_>, at: usize, trees: &Trees<'_>) -> Result<BTreeMap<Box<
             Child::File(at) => plan.files[at].key.map(|key| (key, entry.stat.kind)),
         };
         match found {
-            Some((ino, kind)) => names.insert(entry.name.clone(), Dirent { ino, kind, cookie: 0 }),
+            Some((ino, kind)) => {
+                let lower = names.get(&entry.name).filter(|lower| lower.ino == ino);
+                let cookie = lower.map_or(0, |lower| lower.cookie);
+                names.insert(entry.name.clone(), Dirent { ino, kind, cookie })
+            }
             None => names.remove(&entry.name),
         };
     }

@@ -24,7 +24,7 @@ use atoll_store::{Error, Hash, Result, Store};
 
 pub use freeze::{CgroupFreezer, Freezer};
 pub use lower::{Handle, HistoryIds, LowerIds};
-pub use reset::{reset_upper, upper_is_empty};
+pub use reset::{UpperState, recover_upper, reset_upper, upper_is_empty};
 
 use crate::import::Captured;
 use crate::progress::Progress;

@@ -68,7 +68,7 @@ pub(super) enum Place {
     /// Folder and entry.
     Upper(usize, usize),
     /// Only in the index folder: all its names are the lower's.
-    Index(Box<[u8]>, Option<Handle>),
+    Index(Option<Handle>),
 }
 
 /// The upper, related to the tree.
@@ -187,7 +187,7 @@ impl<'s> Plan<'s> {
                 continue;
             }
             let record = known(&entry.stat).filter(|record| record.extra == entry.stat.size);
-            let place = Place::Index(entry.name.clone(), handle_of_name(&entry.name));
+            let place = Place::Index(handle_of_name(&entry.name));
             let file = PlanFile::new(&entry.stat, record, mapped, place);
             if record.is_none() || file.mapped {
                 let wish = Wanted { dir: Box::default(), name: entry.name.clone(), stat: entry.stat };
@@ -262,7 +262,7 @@ impl<'s> Plan<'s> {
             }
         }
         for file in &mut self.files {
-            if let (Place::Index(_, Some(handle)), None) = (&file.place, file.key) {
+            if let (Place::Index(Some(handle)), None) = (&file.place, file.key) {
                 file.key = trees.ids.key(handle);
                 file.inherited = true;
                 file.source = file.key;

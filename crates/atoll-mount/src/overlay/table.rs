@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use atoll_store::{Error, Result};
@@ -111,12 +111,6 @@ fn unescape(field: &[u8]) -> Vec<u8> {
         }
     }
     out
-}
-
-/// The bytes of a path as a C string's, for messages and comparisons.
-#[allow(dead_code)]
-pub(super) fn bytes(path: &Path) -> &[u8] {
-    path.as_os_str().as_bytes()
 }
 
 #[cfg(test)]

@@ -2,14 +2,38 @@
 
 use std::path::Path;
 
-use atoll_store::Result;
+use atoll_store::{Code, Error, Result};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
 
-/// Unmounts the overlay at `target`.
+use super::holders::{holders, listed};
+use super::table::find_mount;
+
+/// Unmounts the overlay at `target`. An overlay that is not volatile flushes the whole file system of its upper
+/// first, other people's files too: this can take as long as their writing does.
 ///
 /// # Errors
-/// `Busy` naming each process (and its id) that stands in it or holds a file of it; `NotFound` when nothing is
-/// mounted there.
+/// `Busy` naming each process (and its id) that stands in it or holds a file of it; `NotFound` when no workspace
+/// is mounted there.
 pub fn umount(target: &Path) -> Result<()> {
-    let _ = target;
-    todo!()
+    let place = target.display();
+    if find_mount(target)?.is_none_or(|mount| !mount.is_workspace()) {
+        return Err(Error::new(Code::NotFound, format!("No workspace is mounted at {place}.")));
+    }
+    match rustix::mount::unmount(target, UnmountFlags::NOFOLLOW) {
+        Ok(()) => Ok(()),
+        Err(Errno::BUSY) => {
+            let users = holders(target)?;
+            let text = if users.is_empty() {
+                format!(
+                    "The workspace at {place} is in use, by a process that is not visible here (another container or \
+                     mount namespace); end it and try again."
+                )
+            } else {
+                format!("The workspace at {place} is in use by {}; end that and try again.", listed(&users))
+            };
+            Err(Error { code: Code::Busy, message: text, source: Some(Errno::BUSY.into()) })
+        }
+        Err(error) => Err(Error::io("unmount the workspace at", target, error.into())),
+    }
 }
