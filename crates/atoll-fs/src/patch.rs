@@ -100,6 +100,9 @@ pub fn stat(objects: &dyn Objects, old: Option<Num>, new: Option<Num>, changes: 
         };
         if pair.content_changed {
             let (before, after) = sides.read(&pair)?;
+            if before == after && pair.is_in_place() {
+                continue;
+            }
             stat.binary = is_binary(&before) || is_binary(&after);
             if !stat.binary {
                 (stat.added, stat.deleted) = LineDiff::new(&before, &after).counts();
@@ -169,11 +172,15 @@ fn write_pair(sides: &Sides<'_>, pair: &FilePair, options: PatchOptions, out: &m
         _ => {}
     }
     let (before, after) = if pair.content_changed { sides.read(pair)? } else { Default::default() };
+    let content_changed = before != after || pair.content_changed && (pair.old.is_none() || pair.new.is_none());
+    if !content_changed && pair.is_in_place() && modes.0 == modes.1 {
+        return Ok(());
+    }
     let binary = is_binary(&before) || is_binary(&after);
-    let lines = (pair.content_changed && !binary).then(|| LineDiff::new(&before, &after));
+    let lines = (content_changed && !binary).then(|| LineDiff::new(&before, &after));
     if old_path != new_path {
         let similarity = match &lines {
-            _ if !pair.content_changed => 100,
+            _ if !content_changed => 100,
             Some(lines) => lines.similarity(),
             None => 0,
         };
@@ -181,7 +188,7 @@ fn write_pair(sides: &Sides<'_>, pair: &FilePair, options: PatchOptions, out: &m
         line(&[b"rename from ", &quoted(b"", old_path)]);
         line(&[b"rename to ", &quoted(b"", new_path)]);
     }
-    if pair.content_changed {
+    if content_changed {
         let old_id = pair.old.as_ref().map_or(NO_BLOB.to_owned(), |_| blob_id(&before));
         let new_id = pair.new.as_ref().map_or(NO_BLOB.to_owned(), |_| blob_id(&after));
         let mode = match modes {

@@ -49,7 +49,7 @@ fn carry_out(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(400), ..ProptestConfig::default() })]
 
     #[test]
     fn changes_lead_from_the_old_paths_to_the_new(

@@ -20,7 +20,7 @@ fn found(nodes: &Nodes, old: Option<Num>, new: Option<Num>) -> Vec<Difference> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(96), ..ProptestConfig::default() })]
 
     #[test]
     fn a_diff_of_trees_is_the_diff_of_their_maps(

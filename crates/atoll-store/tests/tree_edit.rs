@@ -33,7 +33,7 @@ fn shape(nodes: &Nodes, root: Num) -> Vec<usize> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(96), ..ProptestConfig::default() })]
 
     #[test]
     fn batches_in_any_order_give_the_tree_of_the_map(

@@ -59,7 +59,7 @@ fn use_it(node: &Node) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(512), ..ProptestConfig::default() })]
 
     #[test]
     fn any_bytes_are_safe(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {

@@ -32,6 +32,11 @@ impl FilePair {
     pub fn path(&self) -> &[u8] {
         self.new.as_ref().or(self.old.as_ref()).map_or(&[], |entry| &entry.path)
     }
+
+    /// Whether the file is at the same path on both sides.
+    pub fn is_in_place(&self) -> bool {
+        matches!((&self.old, &self.new), (Some(old), Some(new)) if old.path == new.path)
+    }
 }
 
 /// The changed files, deletions before what comes to the same path. What is no file or link, or differs only in what
@@ -85,8 +90,46 @@ pub fn file_pairs(
             }
         }
     }
+    let mut pairs = by_path(pairs);
     pairs.sort_by(|a, b| a.path().cmp(b.path()).then_with(|| a.new.is_some().cmp(&b.new.is_some())));
     Ok(pairs)
+}
+
+/// A rename stays one only when nothing else is at its old path afterwards and nothing was at its new path before:
+/// git does the same, and `git apply -R` needs it. The others become what happened at each path.
+fn by_path(pairs: Vec<FilePair>) -> Vec<FilePair> {
+    let mut before: HashMap<Vec<u8>, u32> = HashMap::new();
+    let mut after: HashMap<Vec<u8>, u32> = HashMap::new();
+    for pair in &pairs {
+        pair.old.iter().for_each(|entry| *before.entry(entry.path.clone()).or_default() += 1);
+        pair.new.iter().for_each(|entry| *after.entry(entry.path.clone()).or_default() += 1);
+    }
+    let mut out = Vec::with_capacity(pairs.len());
+    let (mut gone, mut come) = (HashMap::new(), Vec::new());
+    for pair in pairs {
+        match (&pair.old, &pair.new) {
+            (Some(old), Some(new)) if old.path == new.path => out.push(pair),
+            (Some(old), Some(new)) if !after.contains_key(&old.path) && !before.contains_key(&new.path) => {
+                out.push(pair)
+            }
+            _ => {
+                gone.extend(pair.old.map(|old| (old.path.clone(), old)));
+                come.extend(pair.new);
+            }
+        }
+    }
+    for new in come {
+        let same_kind = |old: &Entry| old.inode.kind == new.inode.kind;
+        let old = gone.remove(&new.path).filter(|old| {
+            same_kind(old) || {
+                out.push(FilePair { old: Some(old.clone()), new: None, content_changed: true });
+                false
+            }
+        });
+        out.push(FilePair { old, new: Some(new), content_changed: true });
+    }
+    out.extend(gone.into_values().map(|old| FilePair { old: Some(old), new: None, content_changed: true }));
+    out
 }
 
 fn known(kind: FileType) -> bool {

@@ -219,3 +219,8 @@ impl Sink for Nodes {
         Ok(Num(u64::from_le_bytes(bytes[..8].try_into().unwrap())))
     }
 }
+
+/// How many cases a property is tried with: `PROPTEST_CASES`, or as many as are quick enough.
+pub fn cases(usual: u32) -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
