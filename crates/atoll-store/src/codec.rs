@@ -46,7 +46,10 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn bad(&self) -> Error {
-        Error::damaged(format!("The store holds a malformed {}; run `atoll doctor` to list what is damaged.", self.what))
+        Error::damaged(format!(
+            "The store holds a malformed {}; run `atoll doctor` to list what is damaged.",
+            self.what
+        ))
     }
 
     pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8]> {

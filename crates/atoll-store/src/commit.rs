@@ -95,7 +95,9 @@ impl Commit {
         if version > VERSION {
             return Err(crate::Error::new(
                 crate::Code::NewerFormat,
-                format!("Commit {id} was written by a newer version of atoll; update this program to read it."),
+                format!(
+                    "Commit {id} was written by a newer version of atoll; update this program to read it."
+                ),
             ));
         }
         let tree = reader.hash()?;
@@ -113,7 +115,8 @@ impl Commit {
         let time = Time { sec: reader.signed()?, nsec: reader.small()? };
         let utc_offset = i16::try_from(reader.signed()?).map_err(|_| reader.bad())?;
         let message = reader.text()?;
-        let meta = (0..reader.count()?).map(|_| Ok((reader.text()?, reader.text()?))).collect::<Result<_>>()?;
+        let meta =
+            (0..reader.count()?).map(|_| Ok((reader.text()?, reader.text()?))).collect::<Result<_>>()?;
         reader.end()?;
         let summary = Summary { files, dirs, others, bytes, xattrs };
         let record = NewCommit { root, content, summary, parents, author, time, utc_offset, message, meta };

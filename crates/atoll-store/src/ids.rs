@@ -18,13 +18,15 @@ impl Hash {
     /// The name of the node with this canonical form. Nodes and commits are hashed in domains of their own, so
     /// that no file's contents can have the name of one.
     pub fn of_node(canonical: &[u8]) -> Self {
-        static DOMAIN: LazyLock<blake3::Hasher> = LazyLock::new(|| blake3::Hasher::new_derive_key("atoll 1 tree node"));
+        static DOMAIN: LazyLock<blake3::Hasher> =
+            LazyLock::new(|| blake3::Hasher::new_derive_key("atoll 1 tree node"));
         Hash(*DOMAIN.clone().update(canonical).finalize().as_bytes())
     }
 
     /// The name of the commit with this record.
     pub fn of_commit(record: &[u8]) -> Self {
-        static DOMAIN: LazyLock<blake3::Hasher> = LazyLock::new(|| blake3::Hasher::new_derive_key("atoll 1 commit"));
+        static DOMAIN: LazyLock<blake3::Hasher> =
+            LazyLock::new(|| blake3::Hasher::new_derive_key("atoll 1 commit"));
         Hash(*DOMAIN.clone().update(record).finalize().as_bytes())
     }
 

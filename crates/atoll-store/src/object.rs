@@ -98,14 +98,18 @@ impl Objects for MemObjects {
     fn node(&self, num: Num) -> Result<Arc<Node>> {
         match self.get(num)?.1 {
             MemObject::Node(node) => Ok(node),
-            MemObject::Chunk(_) => Err(Error::damaged(format!("Object {} is a chunk, not a tree node.", num.0))),
+            MemObject::Chunk(_) => {
+                Err(Error::damaged(format!("Object {} is a chunk, not a tree node.", num.0)))
+            }
         }
     }
 
     fn chunk(&self, num: Num) -> Result<Bytes> {
         match self.get(num)?.1 {
             MemObject::Chunk(bytes) => Ok(bytes),
-            MemObject::Node(_) => Err(Error::damaged(format!("Object {} is a tree node, not a chunk.", num.0))),
+            MemObject::Node(_) => {
+                Err(Error::damaged(format!("Object {} is a tree node, not a chunk.", num.0)))
+            }
         }
     }
 

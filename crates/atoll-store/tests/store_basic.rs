@@ -115,7 +115,8 @@ fn a_chunk_can_be_read_before_its_batch_is_finished() {
     let large = batch.put(&big).unwrap();
     assert_eq!(&writer.chunk(large).unwrap()[..], &big[..]);
     drop(batch);
-    let error = store.publish(writer, NewOperation { kind: "test".to_owned(), ..Default::default() }).unwrap_err();
+    let error =
+        store.publish(writer, NewOperation { kind: "test".to_owned(), ..Default::default() }).unwrap_err();
     assert_eq!(error.code, Code::Usage);
     assert!(error.message.contains("batch"), "{error}");
     assert_eq!(store.operations(9).unwrap().len(), 0);
@@ -147,7 +148,10 @@ fn a_lost_race_says_so_and_changes_nothing() {
     assert!(error.message.contains("main") && error.message.contains("atoll"), "{error}");
     assert_eq!(move_ref(&store, "test", branch("main"), None, new.clone()).unwrap_err().code, Code::Exists);
     assert_eq!(move_ref(&store, "test", branch("gone"), old, new.clone()).unwrap_err().code, Code::Moved);
-    assert_eq!(move_ref(&store, "test", branch("a b"), None, new.clone()).unwrap_err().code, Code::InvalidName);
+    assert_eq!(
+        move_ref(&store, "test", branch("a b"), None, new.clone()).unwrap_err().code,
+        Code::InvalidName
+    );
     assert_eq!(move_ref(&store, "test", branch("main/x"), None, new.clone()).unwrap_err().code, Code::Exists);
     let unknown = Hash::of(b"unknown");
     let missing = Some(RefState { commit: unknown, base: unknown, folder: None });
@@ -165,7 +169,15 @@ fn references_resolve_as_people_expect() {
     let ids: Vec<Hash> = (0..5)
         .map(|n| commit_files(&store, "main", &some_files(n, 1, 200), &format!("{n}")).unwrap().commits[0])
         .collect();
-    for (text, index) in [("main", 4), ("main~", 3), ("main~3", 1), ("main^", 3), ("main^^~2", 0), ("branch/main", 4), ("main^0", 4)] {
+    for (text, index) in [
+        ("main", 4),
+        ("main~", 3),
+        ("main~3", 1),
+        ("main^", 3),
+        ("main^^~2", 0),
+        ("branch/main", 4),
+        ("main^0", 4),
+    ] {
         assert_eq!(store.resolve(text).unwrap(), ids[index], "{text}");
     }
     assert_eq!(store.resolve(&ids[2].hex()).unwrap(), ids[2]);
@@ -208,7 +220,8 @@ fn a_store_of_a_newer_version_is_refused_with_a_sentence() {
     let path = store.dir().to_owned();
     drop(store);
     let config = std::fs::read_to_string(path.join("atoll.toml")).unwrap();
-    std::fs::write(path.join("atoll.toml"), config.replace("format = 1", "format = 2\nshape = \"new\"")).unwrap();
+    std::fs::write(path.join("atoll.toml"), config.replace("format = 1", "format = 2\nshape = \"new\""))
+        .unwrap();
     let error = Store::open(&path).err().unwrap();
     assert_eq!(error.code, Code::NewerFormat);
     assert!(error.message.contains("update atoll"), "{error}");

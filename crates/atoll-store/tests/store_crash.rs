@@ -198,7 +198,8 @@ fn killed_while_it_records_a_workspace() {
 
 #[test]
 fn a_full_disk_at_every_place_is_said_and_changes_nothing() {
-    for (role, new) in [("small", Some(small())), ("large", Some(large())), ("gc", None), ("workspace", None)] {
+    for (role, new) in [("small", Some(small())), ("large", Some(large())), ("gc", None), ("workspace", None)]
+    {
         at_every_place(role, "enospc", |path, output, place| {
             let text = text(output);
             assert!(output.status.success(), "{role} at {place}: {text}");

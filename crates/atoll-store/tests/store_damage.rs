@@ -47,7 +47,14 @@ fn every_flipped_byte_of_a_pack_is_noticed_and_named() {
         assert!(report.problems.iter().any(|problem| problem.pack.as_deref() == Some(&name)), "{report:?}");
         // Nothing else is hit, and work goes on.
         assert_eq!(files_of(&store, &other).unwrap(), other_files);
-        assert_eq!(store.gc(std::time::Duration::ZERO, true).map_err(|error| error.code).err().unwrap_or(Code::Damaged), Code::Damaged);
+        assert_eq!(
+            store
+                .gc(std::time::Duration::ZERO, true)
+                .map_err(|error| error.code)
+                .err()
+                .unwrap_or(Code::Damaged),
+            Code::Damaged
+        );
         flip(&pack, at);
     }
     let store = Store::open(&path).unwrap();
@@ -142,9 +149,11 @@ fn a_flipped_byte_in_the_log_costs_at_most_its_record() {
         }
     }
     // The last record's damage looks like a torn end: it is cut off, and kept beside.
-    assert!(std::fs::read_dir(&path).unwrap().any(|entry| {
-        entry.unwrap().file_name().to_string_lossy().starts_with("oplog.cut-")
-    }));
+    assert!(
+        std::fs::read_dir(&path)
+            .unwrap()
+            .any(|entry| { entry.unwrap().file_name().to_string_lossy().starts_with("oplog.cut-") })
+    );
     std::fs::write(&log, &original).unwrap();
     flip(&log, 3);
     wipe_database(&path);

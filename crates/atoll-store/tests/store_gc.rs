@@ -62,7 +62,8 @@ fn a_mostly_dead_pack_is_copied_and_its_dead_objects_are_not_found_again() {
     let all = some_files(1, 200, 2000);
     commit_files(&store, "wide", &all, "all").unwrap();
     // Shares 30 chunks of the first pack, in groups with dead ones.
-    let few: BTreeMap<_, _> = all.iter().step_by(7).map(|(name, bytes)| (name.clone(), bytes.clone())).collect();
+    let few: BTreeMap<_, _> =
+        all.iter().step_by(7).map(|(name, bytes)| (name.clone(), bytes.clone())).collect();
     commit_files(&store, "narrow", &few, "few").unwrap();
     delete(&store, "wide").unwrap();
     let report = store.gc(Duration::ZERO, false).unwrap();
@@ -91,7 +92,8 @@ fn a_dead_object_that_stays_in_a_pack_is_not_found_also_after_a_rebuild() {
     let store = new_store(dir.path());
     let all = some_files(1, 200, 2000);
     commit_files(&store, "wide", &all, "all").unwrap();
-    let most: BTreeMap<_, _> = all.iter().skip(20).map(|(name, bytes)| (name.clone(), bytes.clone())).collect();
+    let most: BTreeMap<_, _> =
+        all.iter().skip(20).map(|(name, bytes)| (name.clone(), bytes.clone())).collect();
     commit_files(&store, "narrow", &most, "most").unwrap();
     delete(&store, "wide").unwrap();
     let report = store.gc(Duration::ZERO, false).unwrap();
@@ -186,7 +188,9 @@ fn a_writer_that_slept_through_a_gc_is_told_when_it_relies_on_what_is_gone() {
     let old = commit_files(&store, "try", &files, "try").unwrap().commits[0];
     // One writer found the chunks of `try`, one has only its own, one names the whole old tree, one forks.
     let finder = store.writer().unwrap();
-    let found = tree_of(&finder, &files.iter().take(10).map(|(name, bytes)| (name.clone(), bytes.clone())).collect()).unwrap();
+    let found =
+        tree_of(&finder, &files.iter().take(10).map(|(name, bytes)| (name.clone(), bytes.clone())).collect())
+            .unwrap();
     let own = store.writer().unwrap();
     let own_files = some_files(3, 50, 3000);
     let own_root = tree_of(&own, &own_files).unwrap();
@@ -262,7 +266,12 @@ fn deltas_keep_what_they_stand_on() {
     let old = store.get_ref(&branch("main")).unwrap();
     let new = Some(RefState { commit: id, base: id, folder: None });
     let changes = vec![RefChange { name: branch("main"), old, new }];
-    store.publish(writer, NewOperation { kind: "squash".to_owned(), commits: vec![commit], changes, ..Default::default() }).unwrap();
+    store
+        .publish(
+            writer,
+            NewOperation { kind: "squash".to_owned(), commits: vec![commit], changes, ..Default::default() },
+        )
+        .unwrap();
     let expected = files_of(&store, &last).unwrap();
     for options in [GcOptions { thorough: false, ..THOROUGH }, THOROUGH] {
         store.gc_with(&options).unwrap();

@@ -120,7 +120,8 @@ fn sixteen_commit_to_sixteen_branches_while_others_read_and_clean_up() {
     }
     let report = store.check(&mut |_| ()).unwrap();
     assert!(report.is_clean(), "{report:?}");
-    let seqs: Vec<u64> = store.operations(usize::MAX).unwrap().iter().map(|operation| operation.seq).collect();
+    let seqs: Vec<u64> =
+        store.operations(usize::MAX).unwrap().iter().map(|operation| operation.seq).collect();
     assert_eq!(seqs, (1..=16 * COMMITS).rev().collect::<Vec<_>>());
     let path = store.dir().to_owned();
     let refs = store.refs().unwrap();
@@ -139,7 +140,9 @@ fn a_race_for_one_branch_loses_no_commit() {
     let texts = finish((0..4).map(|number| spawn(store.dir(), "race", number)).collect());
     let won: usize = texts
         .iter()
-        .map(|text| text.lines().find_map(|line| line.strip_prefix("won ")).unwrap().parse::<usize>().unwrap())
+        .map(|text| {
+            text.lines().find_map(|line| line.strip_prefix("won ")).unwrap().parse::<usize>().unwrap()
+        })
         .sum();
     assert!(won >= 30);
     assert_eq!(store.ancestors(&store.resolve("main").unwrap()).count(), won);
@@ -166,8 +169,10 @@ fn a_stopped_writer_commits_whole_or_is_refused() {
         kill_process(pid, Signal::CONT).unwrap();
         child.stdin.take().unwrap().write_all(b"\n").unwrap();
         let rest: Vec<String> = lines.map(Result::unwrap).collect();
-        let outcome =
-            rest.into_iter().find(|line| line.starts_with("committed") || line.starts_with("refused")).unwrap();
+        let outcome = rest
+            .into_iter()
+            .find(|line| line.starts_with("committed") || line.starts_with("refused"))
+            .unwrap();
         assert!(child.wait().unwrap().success());
         if dropped {
             assert_eq!(outcome, "refused changed");

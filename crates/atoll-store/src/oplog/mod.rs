@@ -89,7 +89,10 @@ impl Log {
         if u32::from_le_bytes(header[8..12].try_into().expect("four bytes")) > VERSION {
             return Err(Error::new(
                 Code::NewerFormat,
-                format!("{} was written by a newer version of atoll; update this program to use the store.", path.display()),
+                format!(
+                    "{} was written by a newer version of atoll; update this program to use the store.",
+                    path.display()
+                ),
             ));
         }
         let generation = u64::from_le_bytes(header[16..24].try_into().expect("eight bytes"));
@@ -116,7 +119,10 @@ impl Log {
     /// Appends a record at `at`, the end, and returns the new end.
     pub(crate) fn append(&self, at: u64, payload: &[u8]) -> Result<u64> {
         let len = u32::try_from(payload.len()).map_err(|_| {
-            Error::new(Code::Unsupported, "An operation's record would be longer than 4 GiB; divide the operation.")
+            Error::new(
+                Code::Unsupported,
+                "An operation's record would be longer than 4 GiB; divide the operation.",
+            )
         })?;
         let mut bytes = Vec::with_capacity(payload.len() + RECORD_HEADER_LEN as usize);
         bytes.extend_from_slice(RECORD_MAGIC);
@@ -206,7 +212,12 @@ impl Log {
         while from + RECORD_HEADER_LEN <= len {
             let take = window.len().min((len - from) as usize);
             self.read(&mut window[..take], from)?;
-            for at in window[..take].windows(4).enumerate().filter(|(_, four)| four == RECORD_MAGIC).map(|(at, _)| at) {
+            for at in window[..take]
+                .windows(4)
+                .enumerate()
+                .filter(|(_, four)| four == RECORD_MAGIC)
+                .map(|(at, _)| at)
+            {
                 if self.record(from + at as u64, len)?.is_some() {
                     return Ok(Some(from + at as u64));
                 }
@@ -233,7 +244,9 @@ mod tests {
         let second = log.append(HEADER_LEN, b"first").unwrap();
         let end = log.append(second, b"second").unwrap();
         let log = Log::open(&path).unwrap();
-        assert!(matches!(log.at(HEADER_LEN).unwrap(), At::Record { payload, next } if payload == b"first" && next == second));
+        assert!(
+            matches!(log.at(HEADER_LEN).unwrap(), At::Record { payload, next } if payload == b"first" && next == second)
+        );
         assert!(matches!(log.at(end).unwrap(), At::End));
         for cut in second + 1..end {
             log.file.set_len(cut).unwrap();

@@ -14,14 +14,30 @@ pub(crate) enum Record {
     Workspace(Box<Workspace>),
     WorkspaceGone(String),
     /// A history slot and the commit that it now stands for.
-    Slot { number: u16, generation: u32, commit: Option<Hash> },
+    Slot {
+        number: u16,
+        generation: u32,
+        commit: Option<Hash>,
+    },
     /// gc replaced packs and forgot what nothing names.
     Collected(Collected),
     /// The counters, written at the head of a rewritten log.
-    Counters { next_num: u64, next_seq: u64, epoch: u64, expired_seq: u64 },
+    Counters {
+        next_num: u64,
+        next_seq: u64,
+        epoch: u64,
+        expired_seq: u64,
+    },
     /// A commit, a pack file, a ref, an old operation, kept by a rewrite of the log.
-    Commit { id: Hash, root: Num, record: Vec<u8> },
-    Pack { id: u64, dead: Vec<NumRun> },
+    Commit {
+        id: Hash,
+        root: Num,
+        record: Vec<u8>,
+    },
+    Pack {
+        id: u64,
+        dead: Vec<NumRun>,
+    },
     Ref(RefName, RefState),
     History(Operation),
     /// A pack, kept by a rewrite of the log.
@@ -108,7 +124,9 @@ impl Record {
                 put_varint(out_ref, collected.epoch);
             }
             Record::Counters { next_num, next_seq, epoch, expired_seq } => {
-                [next_num, next_seq, epoch, expired_seq].into_iter().for_each(|&value| put_varint(out_ref, value));
+                [next_num, next_seq, epoch, expired_seq]
+                    .into_iter()
+                    .for_each(|&value| put_varint(out_ref, value));
             }
             Record::Commit { id, root, record } => {
                 out_ref.extend_from_slice(&id.0);
@@ -326,7 +344,9 @@ fn put_workspace(out: &mut Vec<u8>, workspace: &Workspace) {
     put_bytes(out, workspace.driver.as_bytes());
     out.extend_from_slice(&workspace.base.0);
     out.extend_from_slice(&workspace.head.0);
-    put_option(out, workspace.mountpoint.as_deref(), |out, path| put_bytes(out, path.as_os_str().as_encoded_bytes()));
+    put_option(out, workspace.mountpoint.as_deref(), |out, path| {
+        put_bytes(out, path.as_os_str().as_encoded_bytes())
+    });
     put_bytes(out, workspace.settings.as_bytes());
     put_time(out, workspace.created);
 }
@@ -339,7 +359,8 @@ fn workspace(reader: &mut Reader) -> Result<Workspace> {
         driver: reader.text()?,
         base: reader.hash()?,
         head: reader.hash()?,
-        mountpoint: reader.option(|reader| Ok(std::ffi::OsString::from_vec(reader.bytes()?.to_vec()).into()))?,
+        mountpoint: reader
+            .option(|reader| Ok(std::ffi::OsString::from_vec(reader.bytes()?.to_vec()).into()))?,
         settings: reader.text()?,
         created: time(reader)?,
     })

@@ -83,7 +83,15 @@ impl Builder {
     pub(crate) fn new(dir: &Path, sync: bool) -> Builder {
         let memory = header();
         let syncer = sync.then(Syncer::default);
-        Builder { dir: dir.to_owned(), len: memory.len() as u64, memory, file: None, frames: Vec::new(), syncer, unsynced: 0 }
+        Builder {
+            dir: dir.to_owned(),
+            len: memory.len() as u64,
+            memory,
+            file: None,
+            frames: Vec::new(),
+            syncer,
+            unsynced: 0,
+        }
     }
 
     /// Makes it a file even when it stays small.
@@ -212,7 +220,9 @@ impl Syncer {
         if self.running.as_ref().is_some_and(|running| !running.is_finished()) {
             return Ok(());
         }
-        self.wait().map_err(|source| Error::new(crate::Code::Io, format!("A pack could not be synced: {source}.")))?;
+        self.wait().map_err(|source| {
+            Error::new(crate::Code::Io, format!("A pack could not be synced: {source}."))
+        })?;
         let file = Arc::clone(file);
         self.running = Some(std::thread::spawn(move || Ok(rustix::fs::fdatasync(&file)?)));
         Ok(())
@@ -239,7 +249,8 @@ fn sync_dir(dir: &Path) -> Result<()> {
 
 fn create_locked(dir: &Path) -> Result<Unfinished> {
     loop {
-        let id = getrandom::u64().map_err(|error| Error::new(crate::Code::Io, format!("No random numbers: {error}.")))?;
+        let id = getrandom::u64()
+            .map_err(|error| Error::new(crate::Code::Io, format!("No random numbers: {error}.")))?;
         let path = dir.join(unfinished_name(id));
         if dir.join(file_name(id)).exists() {
             continue;
@@ -250,7 +261,8 @@ fn create_locked(dir: &Path) -> Result<Unfinished> {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
             Err(source) => return Err(Error::io("create the pack", &path, source)),
         };
-        flock(&file, FlockOperation::LockExclusive).map_err(|error| Error::io("lock the pack", &path, error.into()))?;
+        flock(&file, FlockOperation::LockExclusive)
+            .map_err(|error| Error::io("lock the pack", &path, error.into()))?;
         // A cleaner can have locked and removed it in between.
         if file.metadata().map_err(|source| Error::io("look at the pack", &path, source))?.nlink() > 0 {
             return Ok(Unfinished { id, path, file: Arc::new(file), keep: false });

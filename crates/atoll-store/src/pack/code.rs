@@ -53,7 +53,11 @@ pub(crate) fn delta(base: &[u8], raw: &[u8]) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// The reason as a text, for the caller to say which pack it was.
-pub(crate) fn decode(frame: &Frame, stored: &[u8], base: Option<&[u8]>) -> std::result::Result<Vec<u8>, String> {
+pub(crate) fn decode(
+    frame: &Frame,
+    stored: &[u8],
+    base: Option<&[u8]>,
+) -> std::result::Result<Vec<u8>, String> {
     if stored.len() != frame.stored as usize || xxhash_rust::xxh3::xxh3_64(stored) != frame.checksum {
         return Err("its bytes do not match their checksum".to_owned());
     }

@@ -150,7 +150,8 @@ impl Table {
     /// All objects by number.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Num, Entry)> + '_ {
         self.runs.iter().flat_map(move |run| {
-            (0..run.count).map(move |index| (Num(run.first + u64::from(index)), self.entry((run.at + index) as usize)))
+            (0..run.count)
+                .map(move |index| (Num(run.first + u64::from(index)), self.entry((run.at + index) as usize)))
         })
     }
 
@@ -230,7 +231,8 @@ impl Table {
             if run.first < next {
                 return Err(bad("its table is not in order"));
             }
-            next = run.first.checked_add(run.count.into()).ok_or_else(|| bad("its table has a run too long"))?;
+            next =
+                run.first.checked_add(run.count.into()).ok_or_else(|| bad("its table has a run too long"))?;
             at = at.checked_add(run.count).ok_or_else(|| bad("its table has a run too long"))?;
             runs.push(run);
         }
@@ -241,7 +243,8 @@ impl Table {
         let table = Table { runs, objects: object_bytes.to_vec(), frames: frames.collect::<Result<_>>()? };
         for index in 0..objects {
             let entry = table.entry(index);
-            let frame = table.frames.get(entry.frame as usize).ok_or_else(|| bad("an object names no frame"))?;
+            let frame =
+                table.frames.get(entry.frame as usize).ok_or_else(|| bad("an object names no frame"))?;
             if u64::from(entry.offset) + u64::from(entry.len) > u64::from(frame.raw) {
                 return Err(bad("an object ends after its frame"));
             }

@@ -33,7 +33,8 @@ impl PackFile {
 
     fn read_table(file: &File, start: u64, len: u64) -> Result<Table> {
         let short = || Error::damaged("it is too short");
-        let trailer_at = len.checked_sub((TRAILER_LEN + HEADER_LEN) as u64).ok_or_else(short)? + HEADER_LEN as u64;
+        let trailer_at =
+            len.checked_sub((TRAILER_LEN + HEADER_LEN) as u64).ok_or_else(short)? + HEADER_LEN as u64;
         let mut trailer = [0; TRAILER_LEN];
         read_at(file, &mut trailer, start + trailer_at)?;
         let offset = Table::offset(&trailer, len)?;
@@ -47,10 +48,6 @@ impl PackFile {
         Table::decode(&table, &trailer)
     }
 
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
     pub(crate) fn table(&self) -> &Table {
         &self.table
     }
@@ -58,8 +55,10 @@ impl PackFile {
     /// A frame's stored bytes, checked.
     pub(crate) fn stored(&self, frame: &Frame) -> Result<Vec<u8>> {
         let mut stored = vec![0; frame.stored as usize];
-        read_at(&self.file, &mut stored, self.start + frame.offset)
-            .map_err(|error| Error { message: format!("The pack {} could not be read: {}", self.name, error.message), ..error })?;
+        read_at(&self.file, &mut stored, self.start + frame.offset).map_err(|error| Error {
+            message: format!("The pack {} could not be read: {}", self.name, error.message),
+            ..error
+        })?;
         if xxhash_rust::xxh3::xxh3_64(&stored) != frame.checksum {
             return Err(self.damaged(frame, "its bytes do not match their checksum"));
         }
@@ -69,8 +68,10 @@ impl PackFile {
     /// A frame's raw bytes. `base` gives the raw form of the object that a delta stands on.
     pub(crate) fn raw(&self, frame: &Frame, base: Option<&[u8]>) -> Result<Vec<u8>> {
         let mut stored = vec![0; frame.stored as usize];
-        read_at(&self.file, &mut stored, self.start + frame.offset)
-            .map_err(|error| Error { message: format!("The pack {} could not be read: {}", self.name, error.message), ..error })?;
+        read_at(&self.file, &mut stored, self.start + frame.offset).map_err(|error| Error {
+            message: format!("The pack {} could not be read: {}", self.name, error.message),
+            ..error
+        })?;
         if frame.coding == Coding::Raw {
             // Spares a copy of what is the largest part of many stores.
             return match xxhash_rust::xxh3::xxh3_64(&stored) == frame.checksum {

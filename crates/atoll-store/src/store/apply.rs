@@ -56,7 +56,8 @@ pub(super) fn apply(
             bury(db, packs, log, &collected.dead)?;
             for commit in &collected.commits {
                 db.prepare_cached("DELETE FROM commits WHERE id = ?1")?.execute([commit.0])?;
-                db.prepare_cached("UPDATE slots SET \"commit\" = NULL WHERE \"commit\" = ?1")?.execute([commit.0])?;
+                db.prepare_cached("UPDATE slots SET \"commit\" = NULL WHERE \"commit\" = ?1")?
+                    .execute([commit.0])?;
             }
             db::set_meta(db, "expired_seq", collected.expired_seq)?;
             db::set_meta(db, "gc_epoch", collected.epoch)
@@ -118,8 +119,11 @@ fn operation(
 
 fn put_commit(db: &Connection, id: &Hash, root: Num, record: &[u8]) -> Result<()> {
     // The same commit made twice is one; the first keeps its place in the order.
-    db.prepare_cached("INSERT OR IGNORE INTO commits (id, root, record) VALUES (?1, ?2, ?3)")?
-        .execute((id.0, root.0 as i64, record))?;
+    db.prepare_cached("INSERT OR IGNORE INTO commits (id, root, record) VALUES (?1, ?2, ?3)")?.execute((
+        id.0,
+        root.0 as i64,
+        record,
+    ))?;
     Ok(())
 }
 
@@ -128,7 +132,9 @@ fn put_ref(db: &Connection, name: &RefName, state: Option<&RefState>) -> Result<
     match state {
         None => db.prepare_cached("DELETE FROM refs WHERE name = ?1")?.execute([name])?,
         Some(state) => db
-            .prepare_cached("INSERT OR REPLACE INTO refs (name, \"commit\", base, folder) VALUES (?1, ?2, ?3, ?4)")?
+            .prepare_cached(
+                "INSERT OR REPLACE INTO refs (name, \"commit\", base, folder) VALUES (?1, ?2, ?3, ?4)",
+            )?
             .execute((name, state.commit.0, state.base.0, state.folder.as_deref()))?,
     };
     Ok(())
@@ -194,7 +200,9 @@ fn add_pack_file(db: &Connection, packs: &Path, id: u64, table: Option<&Table>) 
     match (table, len) {
         (Some(table), Ok(len)) => add_pack(db, PackId::File(id), len, table),
         // A later record of the log removes it again, or it is missing: reading says so.
-        (_, Err(error)) if error.kind() == std::io::ErrorKind::NotFound => mark_damaged(db, PackId::File(id), 0),
+        (_, Err(error)) if error.kind() == std::io::ErrorKind::NotFound => {
+            mark_damaged(db, PackId::File(id), 0)
+        }
         (_, Err(source)) => Err(Error::io("look at the pack", &path, source)),
         (None, Ok(len)) => add_opened(db, PackId::File(id), len, open_file(packs, id)),
     }
@@ -211,8 +219,10 @@ fn add_opened(db: &Connection, id: PackId, len: u64, opened: Result<PackFile>) -
 
 fn mark_damaged(db: &Connection, id: PackId, len: u64) -> Result<()> {
     let (kind, number) = db::pack_columns(id);
-    db.prepare_cached("INSERT OR REPLACE INTO packs (kind, number, len, objects, damaged) VALUES (?1, ?2, ?3, 0, 1)")?
-        .execute((kind, number, len as i64))?;
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO packs (kind, number, len, objects, damaged) VALUES (?1, ?2, ?3, 0, 1)",
+    )?
+    .execute((kind, number, len as i64))?;
     Ok(())
 }
 
@@ -223,19 +233,17 @@ pub(super) fn prefix(hash: &Hash) -> i64 {
 
 fn add_pack(db: &Connection, id: PackId, len: u64, table: &Table) -> Result<()> {
     let (kind, number) = db::pack_columns(id);
-    db.prepare_cached("INSERT INTO packs (kind, number, len, objects) VALUES (?1, ?2, ?3, ?4)")?.execute((
-        kind,
-        number,
-        len as i64,
-        table.len() as i64,
-    ))?;
+    db.prepare_cached("INSERT INTO packs (kind, number, len, objects) VALUES (?1, ?2, ?3, ?4)")?
+        .execute((kind, number, len as i64, table.len() as i64))?;
     let pack = db.last_insert_rowid();
-    let mut statement = db.prepare_cached("INSERT OR REPLACE INTO runs (first, count, pack) VALUES (?1, ?2, ?3)")?;
+    let mut statement =
+        db.prepare_cached("INSERT OR REPLACE INTO runs (first, count, pack) VALUES (?1, ?2, ?3)")?;
     for run in table.runs() {
         statement.execute((run.first as i64, run.count, pack))?;
     }
     // In the order of the index each page is touched once.
-    let mut hashes: Vec<(i64, i64)> = table.iter().map(|(num, entry)| (prefix(&entry.hash), num.0 as i64)).collect();
+    let mut hashes: Vec<(i64, i64)> =
+        table.iter().map(|(num, entry)| (prefix(&entry.hash), num.0 as i64)).collect();
     hashes.sort_unstable();
     let mut statement = db.prepare_cached("INSERT OR IGNORE INTO hashes (prefix, num) VALUES (?1, ?2)")?;
     for row in &hashes {
@@ -243,15 +251,18 @@ fn add_pack(db: &Connection, id: PackId, len: u64, table: &Table) -> Result<()> 
     }
     if let Some(last) = table.runs().last() {
         let next = last.first + u64::from(last.count);
-        db.prepare_cached("UPDATE meta SET value = max(value, ?1) WHERE key = 'next_num'")?.execute([next as i64])?;
+        db.prepare_cached("UPDATE meta SET value = max(value, ?1) WHERE key = 'next_num'")?
+            .execute([next as i64])?;
     }
     Ok(())
 }
 
 fn remove_pack(db: &Connection, packs: &Path, log: &Log, id: PackId) -> Result<()> {
     let Some(row) = db::pack_row(db, id)? else { return Ok(()) };
-    let len: Option<i64> =
-        db.prepare_cached("SELECT len FROM packs WHERE pack = ?1")?.query_row([row], |row| row.get(0)).optional()?;
+    let len: Option<i64> = db
+        .prepare_cached("SELECT len FROM packs WHERE pack = ?1")?
+        .query_row([row], |row| row.get(0))
+        .optional()?;
     let opened = match id {
         PackId::File(id) => open_file(packs, id),
         PackId::Log(offset) => open_embedded(log, offset, len.unwrap_or(0) as u64),
@@ -266,8 +277,9 @@ fn remove_pack(db: &Connection, packs: &Path, log: &Log, id: PackId) -> Result<(
         // Already removed (a replay), or damaged: find its rows by number.
         Err(_) => {
             let mut runs = db.prepare_cached("SELECT first, count FROM runs WHERE pack = ?1")?;
-            let runs: Vec<(i64, i64)> =
-                runs.query_map([row], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
+            let runs: Vec<(i64, i64)> = runs
+                .query_map([row], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .collect::<rusqlite::Result<_>>()?;
             for (first, count) in runs {
                 db.execute("DELETE FROM hashes WHERE num >= ?1 AND num < ?2", (first, first + count))?;
             }
@@ -311,7 +323,8 @@ fn bury(db: &Connection, packs: &Path, log: &Log, dead: &[NumRun]) -> Result<()>
                     buried += statement.execute((prefix(&entry.hash), num as i64))?;
                 }
             }
-            db.prepare_cached("UPDATE packs SET dead = dead + ?2 WHERE pack = ?1")?.execute((row, buried as i64))?;
+            db.prepare_cached("UPDATE packs SET dead = dead + ?2 WHERE pack = ?1")?
+                .execute((row, buried as i64))?;
             num = end;
         }
     }

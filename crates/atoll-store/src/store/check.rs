@@ -62,7 +62,11 @@ impl Store {
                 Ok(Some(pack)) => self.check_pack(&pack, &name, &mut report, progress)?,
                 Ok(None) if self.read(|db| db::pack_row(db, key.id))?.is_none() => {} // gc was faster.
                 Ok(None) => {
-                    report.add(Some(name.clone()), None, format!("The pack {name} is missing, or its table is damaged."));
+                    report.add(
+                        Some(name.clone()),
+                        None,
+                        format!("The pack {name} is missing, or its table is damaged."),
+                    );
                 }
                 Err(error) => report.add(Some(name), None, error.message),
             }
@@ -150,7 +154,11 @@ impl Store {
             let commit = match Commit::decode(id, root, &record) {
                 Ok(commit) if Hash::of_commit(&record) == id => commit,
                 Ok(_) => {
-                    report.in_commit(id, None, format!("The record of commit {id} is not the one it is named by."));
+                    report.in_commit(
+                        id,
+                        None,
+                        format!("The record of commit {id} is not the one it is named by."),
+                    );
                     continue;
                 }
                 Err(error) => {
@@ -159,12 +167,20 @@ impl Store {
                 }
             };
             for parent in commit.record.parents.iter().filter(|parent| !known.contains(*parent)) {
-                report.in_commit(id, None, format!("Commit {parent}, which commit {id} came from, is missing."));
+                report.in_commit(
+                    id,
+                    None,
+                    format!("Commit {parent}, which commit {id} came from, is missing."),
+                );
             }
             if let Ok(tree) = self.hash(root)
                 && tree != commit.tree
             {
-                report.in_commit(id, Some(commit.tree), format!("Commit {id} names a tree that is not the one it was made with."));
+                report.in_commit(
+                    id,
+                    Some(commit.tree),
+                    format!("Commit {id} names a tree that is not the one it was made with."),
+                );
             }
             self.check_tree(id, root, &mut seen, report)?;
         }
@@ -176,7 +192,13 @@ impl Store {
         Ok(())
     }
 
-    fn check_tree(&self, commit: Hash, root: Num, seen: &mut HashSet<Num>, report: &mut CheckReport) -> Result<()> {
+    fn check_tree(
+        &self,
+        commit: Hash,
+        root: Num,
+        seen: &mut HashSet<Num>,
+        report: &mut CheckReport,
+    ) -> Result<()> {
         let mut todo = vec![root];
         while let Some(num) = todo.pop() {
             if !seen.insert(num) {
@@ -187,7 +209,11 @@ impl Store {
                     todo.extend(node.children());
                     for chunk in node.chunks() {
                         if seen.insert(chunk) && self.locate(chunk)?.is_none() {
-                            report.in_commit(commit, None, format!("Chunk {} is missing from the store.", chunk.0));
+                            report.in_commit(
+                                commit,
+                                None,
+                                format!("Chunk {} is missing from the store.", chunk.0),
+                            );
                         }
                     }
                 }

@@ -46,7 +46,8 @@ INSERT INTO meta VALUES ('log_generation', 0), ('log_end', 0), ('next_num', 1), 
 ";
 
 /// All tables that hold applied records.
-pub(super) const FILLED: [&str; 8] = ["packs", "runs", "hashes", "commits", "refs", "ops", "workspaces", "slots"];
+pub(super) const FILLED: [&str; 8] =
+    ["packs", "runs", "hashes", "commits", "refs", "ops", "workspaces", "slots"];
 
 /// A connection and the file it is open on.
 pub(super) struct Database {
@@ -95,7 +96,8 @@ impl Database {
         if version == 0 {
             make_tables(&connection)?;
         }
-        let inode = inode(&path).ok_or_else(|| Error::new(Code::Io, "The database vanished while it was opened."))?;
+        let inode =
+            inode(&path).ok_or_else(|| Error::new(Code::Io, "The database vanished while it was opened."))?;
         Ok(Database { connection, inode })
     }
 
@@ -133,7 +135,10 @@ impl Store {
         let mut reading = self.inner.read.lock();
         if !reading.database.is_current(&self.inner.dir) {
             if super::write::is_writing() {
-                return Err(Error::new(Code::Busy, "The store's database was taken away during a change; run the command again."));
+                return Err(Error::new(
+                    Code::Busy,
+                    "The store's database was taken away during a change; run the command again.",
+                ));
             }
             // Somebody took the database away: bring it back first, then read the new one.
             drop(reading);
@@ -148,7 +153,10 @@ impl Store {
         if self.inner.pid == std::process::id() {
             return Ok(());
         }
-        Err(Error::new(Code::Usage, "This store was opened before the process was forked; open it again in the child."))
+        Err(Error::new(
+            Code::Usage,
+            "This store was opened before the process was forked; open it again in the child.",
+        ))
     }
 }
 
@@ -179,14 +187,17 @@ pub(super) fn pack_id(kind: i64, number: i64) -> PackId {
 
 /// The row of a pack, if it is there.
 pub(super) fn pack_row(connection: &Connection, id: PackId) -> Result<Option<i64>> {
-    let mut statement = connection.prepare_cached("SELECT pack FROM packs WHERE kind = ?1 AND number = ?2")?;
+    let mut statement =
+        connection.prepare_cached("SELECT pack FROM packs WHERE kind = ?1 AND number = ?2")?;
     Ok(statement.query_row(pack_columns(id), |row| row.get(0)).optional()?)
 }
 
 /// An error of the database in our words. SQLite's own messages are kept below.
 pub(super) fn db_error(error: rusqlite::Error, doing: &str) -> Error {
     let (code, sentence) = match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => (Code::NoSpace, "The disk of the store is full; free some space and try again"),
+        Some(ErrorCode::DiskFull) => {
+            (Code::NoSpace, "The disk of the store is full; free some space and try again")
+        }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => (
             Code::Busy,
             "Another program has held the store's database for a minute; end it (an open `sqlite3`?) and try again",
@@ -196,9 +207,10 @@ pub(super) fn db_error(error: rusqlite::Error, doing: &str) -> Error {
             "The store's database is damaged; move meta.db away and run the command again: it is rebuilt from the \
              operation log",
         ),
-        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
-            (Code::Permission, "The store's database cannot be opened for writing; look at its owner and mode")
-        }
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => (
+            Code::Permission,
+            "The store's database cannot be opened for writing; look at its owner and mode",
+        ),
         _ => (Code::Io, "The store's database failed"),
     };
     Error::new(code, format!("{sentence} (while trying to {doing}: {error})."))

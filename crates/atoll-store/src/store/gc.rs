@@ -84,7 +84,8 @@ impl Store {
                 Ok(Some(report)) => return Ok(report),
                 Ok(None) => {}
                 // Another clean-up removed what this pass took for kept.
-                Err(error) if error.code == Code::Damaged && self.read(|db| db::meta(db, "gc_epoch"))? != epoch => {}
+                Err(error)
+                    if error.code == Code::Damaged && self.read(|db| db::meta(db, "gc_epoch"))? != epoch => {}
                 Err(error) => return Err(error),
             }
         }

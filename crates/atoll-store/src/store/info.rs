@@ -33,9 +33,12 @@ pub struct Stats {
 impl Store {
     /// Counts and bytes.
     pub fn stats(&self) -> Result<Stats> {
-        let size = |name: &str| std::fs::metadata(self.inner.dir.join(name)).map_or(0, |metadata| metadata.len());
+        let size =
+            |name: &str| std::fs::metadata(self.inner.dir.join(name)).map_or(0, |metadata| metadata.len());
         let mut stats = self.read(|db| {
-            let count = |query: &str| -> Result<u64> { Ok(db.query_row(query, [], |row| row.get::<_, i64>(0))? as u64) };
+            let count = |query: &str| -> Result<u64> {
+                Ok(db.query_row(query, [], |row| row.get::<_, i64>(0))? as u64)
+            };
             Ok(Stats {
                 commits: count("SELECT count(*) FROM commits")?,
                 branches: count("SELECT count(*) FROM refs WHERE name LIKE 'branch/%'")?,

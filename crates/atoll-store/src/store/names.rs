@@ -28,7 +28,10 @@ pub fn check_name(name: &str) -> Result<()> {
     } else if name.chars().any(|c| c.is_control() || c.is_whitespace()) {
         "it contains white space or a control character"
     } else if let Some(c) = name.chars().find(|c| "~^:?*[\\".contains(*c)) {
-        return Err(refuse(name, &format!("it contains '{c}', which has a meaning of its own in references")));
+        return Err(refuse(
+            name,
+            &format!("it contains '{c}', which has a meaning of its own in references"),
+        ));
     } else if name.starts_with("branch/") || name.starts_with("tag/") {
         "it begins with 'branch/' or 'tag/', which tell branches and tags apart"
     } else if name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -64,8 +67,8 @@ mod tests {
             check_name(good).unwrap();
         }
         let bad = [
-            "", "-x", "/a", "a/", "a//b", ".a", "a/.b", "a..b", "a.", "a.lock", "a.lock/b", "@", "a@{1}", "a b", "a\n", "a~1",
-            "a^", "a:b", "a*", "branch/x", "tag/x", "a\\b",
+            "", "-x", "/a", "a/", "a//b", ".a", "a/.b", "a..b", "a.", "a.lock", "a.lock/b", "@", "a@{1}",
+            "a b", "a\n", "a~1", "a^", "a:b", "a*", "branch/x", "tag/x", "a\\b",
         ];
         for bad in bad {
             assert_eq!(check_name(bad).unwrap_err().code, Code::InvalidName, "{bad:?}");

@@ -26,7 +26,8 @@ struct Config {
 }
 
 fn random() -> Result<u64> {
-    getrandom::u64().map_err(|error| Error::new(Code::Io, format!("The system gives no random numbers: {error}.")))
+    getrandom::u64()
+        .map_err(|error| Error::new(Code::Io, format!("The system gives no random numbers: {error}.")))
 }
 
 impl Store {
@@ -39,7 +40,8 @@ impl Store {
         let dir = &dir.canonicalize().map_err(|source| Error::io("find", dir, source))?;
         let folder = File::open(dir).map_err(|source| Error::io("open", dir, source))?;
         // Two can be told to make it at the same time.
-        flock(&folder, FlockOperation::LockExclusive).map_err(|error| Error::io("lock", dir, error.into()))?;
+        flock(&folder, FlockOperation::LockExclusive)
+            .map_err(|error| Error::io("lock", dir, error.into()))?;
         clear_unfinished(dir)?;
         for name in ["packs", "workspaces"] {
             let path = dir.join(name);
@@ -156,7 +158,10 @@ fn read_config(dir: &Path) -> Result<Config> {
             ),
         )),
         _ => table.try_into().map_err(|error| {
-            Error::damaged(format!("{} lacks what a store needs; put back a copy of it. ({error})", path.display()))
+            Error::damaged(format!(
+                "{} lacks what a store needs; put back a copy of it. ({error})",
+                path.display()
+            ))
         }),
     }
 }
@@ -172,7 +177,10 @@ fn clear_unfinished(dir: &Path) -> Result<()> {
             Some("atoll.toml") => {
                 return Err(Error::new(
                     Code::StoreExists,
-                    format!("There is a store in {} already; use it, or choose another folder.", dir.display()),
+                    format!(
+                        "There is a store in {} already; use it, or choose another folder.",
+                        dir.display()
+                    ),
                 ));
             }
             _ => {

@@ -33,7 +33,8 @@ fn with_changes((mut operation, changes): (Operation, Vec<u8>)) -> Result<Operat
 
 /// The newest `limit` operations, newest first.
 pub(super) fn newest(db: &Connection, limit: usize) -> Result<Vec<Operation>> {
-    let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} FROM ops ORDER BY seq DESC LIMIT ?1"))?;
+    let mut statement =
+        db.prepare_cached(&format!("SELECT {COLUMNS} FROM ops ORDER BY seq DESC LIMIT ?1"))?;
     let rows = statement.query_map([i64::try_from(limit).unwrap_or(i64::MAX)], operation)?;
     rows.map(|row| with_changes(row?)).collect()
 }
@@ -54,7 +55,10 @@ impl Store {
             Ok(statement.query_row([seq as i64], operation).optional()?)
         })?;
         row.map(with_changes).transpose()?.ok_or_else(|| {
-            Error::new(Code::NotFound, format!("There is no operation {seq}; `atoll op log` lists what there is."))
+            Error::new(
+                Code::NotFound,
+                format!("There is no operation {seq}; `atoll op log` lists what there is."),
+            )
         })
     }
 
@@ -72,28 +76,46 @@ impl Store {
         if target.changes.is_empty() {
             return Err(Error::new(
                 Code::Usage,
-                format!("Operation {} ({}) changed no branch or tag, so there is nothing to take back.", target.seq, target.kind),
+                format!(
+                    "Operation {} ({}) changed no branch or tag, so there is nothing to take back.",
+                    target.seq, target.kind
+                ),
             ));
         }
         if seq.is_some() && self.is_undone(target.seq)? {
             return Err(Error::new(
                 Code::Conflict,
-                format!("Operation {} was taken back already; take that undo back instead (`atoll op log`).", target.seq),
+                format!(
+                    "Operation {} was taken back already; take that undo back instead (`atoll op log`).",
+                    target.seq
+                ),
             ));
         }
         let changes: Vec<RefChange> = target
             .changes
             .iter()
-            .map(|change| RefChange { name: change.name.clone(), old: change.new.clone(), new: change.old.clone() })
+            .map(|change| RefChange {
+                name: change.name.clone(),
+                old: change.new.clone(),
+                new: change.old.clone(),
+            })
             .collect();
         self.not_moved_since(&target, &changes)?;
         let note = format!("undo of operation {}: {}", target.seq, target.note);
-        let operation =
-            NewOperation { kind: "undo".to_owned(), note, undoes: Some(target.seq), changes, ..Default::default() };
+        let operation = NewOperation {
+            kind: "undo".to_owned(),
+            note,
+            undoes: Some(target.seq),
+            changes,
+            ..Default::default()
+        };
         let published = self.publish(self.writer()?, operation).map_err(|error| match error.code {
             Code::NotFound if target.seq <= expired => Error::new(
                 Code::NotFound,
-                format!("Operation {} cannot be taken back any more: `atoll gc` has removed what it let go.", target.seq),
+                format!(
+                    "Operation {} cannot be taken back any more: `atoll gc` has removed what it let go.",
+                    target.seq
+                ),
             ),
             _ => error,
         })?;
@@ -104,7 +126,8 @@ impl Store {
         let pairs: Vec<(u64, u64)> = self.read(|db| {
             let mut statement =
                 db.prepare_cached("SELECT seq, undoes FROM ops WHERE undoes IS NOT NULL ORDER BY seq DESC")?;
-            let rows = statement.query_map([], |row| Ok((row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64)))?;
+            let rows = statement
+                .query_map([], |row| Ok((row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64)))?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         })?;
         let mut undone = HashSet::new();
@@ -129,7 +152,9 @@ impl Store {
             let operations = self.operations(limit)?;
             let all = operations.len() < limit;
             let target = operations.into_iter().find(|operation| {
-                operation.undoes.is_none() && !operation.changes.is_empty() && !undone.contains(&operation.seq)
+                operation.undoes.is_none()
+                    && !operation.changes.is_empty()
+                    && !undone.contains(&operation.seq)
             });
             match target {
                 Some(target) => return Ok((target, expired)),

@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use rusqlite::OptionalExtension;
 
 use super::write::WriteTx;
-use super::{NewOperation, Operation, Published, RefChange, RefName, RefState, Store, Writer, check, check_name, db};
+use super::{
+    NewOperation, Operation, Published, RefChange, RefName, RefState, Store, Writer, check, check_name, db,
+};
 use crate::oplog::{self, Record};
 use crate::pack::Packed;
 use crate::tree::Time;
@@ -33,7 +35,8 @@ impl Store {
             self.make_room();
         }
         let ids: Vec<Hash> = commits.iter().map(|(id, ..)| *id).collect();
-        let parents: Vec<Hash> = operation.commits.iter().flat_map(|commit| commit.parents.iter().copied()).collect();
+        let parents: Vec<Hash> =
+            operation.commits.iter().flat_map(|commit| commit.parents.iter().copied()).collect();
         let written = writer.finish()?;
         let mut pack_file = None;
         let mut stored_bytes = 0;
@@ -49,7 +52,10 @@ impl Store {
             table = Some(std::mem::replace(&mut finished.table, crate::pack::Table::new(&[], Vec::new())));
             pack_file = Some(finished);
         }
-        let next_num = table.as_ref().and_then(|table| table.runs().last()).map_or(0, |run| run.first + u64::from(run.count));
+        let next_num = table
+            .as_ref()
+            .and_then(|table| table.runs().last())
+            .map_or(0, |run| run.first + u64::from(run.count));
         let (seq, grown) = self.write(|tx| {
             if db::meta(&tx.db, "gc_epoch")? != written.epoch {
                 self.check_found(tx, &written.external)?;
@@ -107,7 +113,11 @@ fn is_found(store: &Store, tx: &WriteTx, num: Num) -> Result<bool> {
         )?
         .query_row([num.0 as i64], |row| {
             let id = db::pack_id(row.get(2)?, row.get(3)?);
-            Ok((row.get::<_, i64>(0)? as u64 + row.get::<_, i64>(1)? as u64, id, row.get::<_, i64>(4)? as u64))
+            Ok((
+                row.get::<_, i64>(0)? as u64 + row.get::<_, i64>(1)? as u64,
+                id,
+                row.get::<_, i64>(4)? as u64,
+            ))
         })
         .optional()?;
     let Some((_, id, len)) = row.filter(|(end, ..)| num.0 < *end) else { return Ok(false) };
@@ -145,14 +155,19 @@ fn check_refs(tx: &WriteTx, changes: &[RefChange]) -> Result<()> {
         }
     }
     // Looked at together: an operation can delete `a` and make `a/b`.
-    let made: Vec<&RefName> =
-        changes.iter().filter(|change| change.old.is_none() && change.new.is_some()).map(|change| &change.name).collect();
+    let made: Vec<&RefName> = changes
+        .iter()
+        .filter(|change| change.old.is_none() && change.new.is_some())
+        .map(|change| &change.name)
+        .collect();
     if made.is_empty() {
         return Ok(());
     }
-    let gone: HashSet<&RefName> = changes.iter().filter(|change| change.new.is_none()).map(|change| &change.name).collect();
+    let gone: HashSet<&RefName> =
+        changes.iter().filter(|change| change.new.is_none()).map(|change| &change.name).collect();
     let present = super::refs::all(&tx.db)?;
-    let others = present.iter().map(|(name, _)| name).filter(|name| !gone.contains(name)).chain(made.iter().copied());
+    let others =
+        present.iter().map(|(name, _)| name).filter(|name| !gone.contains(name)).chain(made.iter().copied());
     for other in others {
         if let Some(name) = made.iter().find(|name| super::names::clash(name, other)) {
             return Err(Error::new(
@@ -182,11 +197,15 @@ fn lost_race(change: &RefChange, now: Option<&RefState>) -> Error {
         ),
         (Some(_), None) => Error::new(
             Code::Moved,
-            format!("The {kind} '{name}' was deleted meanwhile; `atoll op log` shows by whom, `atoll undo` brings it back."),
+            format!(
+                "The {kind} '{name}' was deleted meanwhile; `atoll op log` shows by whom, `atoll undo` brings it back."
+            ),
         ),
         (Some(old), Some(now)) if old.commit == now.commit => Error::new(
             Code::Moved,
-            format!("The {kind} '{name}' was given another base or folder meanwhile; look at it and run the command again."),
+            format!(
+                "The {kind} '{name}' was given another base or folder meanwhile; look at it and run the command again."
+            ),
         ),
         (Some(old), Some(now)) => Error::new(
             Code::Moved,
@@ -197,7 +216,9 @@ fn lost_race(change: &RefChange, now: Option<&RefState>) -> Error {
                 short(now)
             ),
         ),
-        (None, None) => Error::new(Code::Moved, format!("The {kind} '{name}' changed meanwhile; run the command again.")),
+        (None, None) => {
+            Error::new(Code::Moved, format!("The {kind} '{name}' changed meanwhile; run the command again."))
+        }
     }
 }
 

@@ -108,7 +108,10 @@ impl Store {
         let (pack, entry) = self.locate(num)?.ok_or_else(|| Self::missing(num))?;
         let frame = pack.pack.table().frames()[entry.frame as usize];
         if kind.is_some_and(|kind| kind != frame.kind) {
-            return Err(Error::damaged(format!("Object {} ({}) is not of the kind that names it.", num.0, entry.hash)));
+            return Err(Error::damaged(format!(
+                "Object {} ({}) is not of the kind that names it.",
+                num.0, entry.hash
+            )));
         }
         let key = (pack.serial, entry.frame);
         let cached = self.inner.cache.frames.lock().get(&key);
@@ -165,7 +168,8 @@ impl Objects for Store {
     fn find(&self, hash: &Hash) -> Result<Option<Num>> {
         let numbers = self.read(|db| {
             let mut statement = db.prepare_cached("SELECT num FROM hashes WHERE prefix = ?1 ORDER BY num")?;
-            let rows = statement.query_map([apply::prefix(hash)], |row| Ok(Num(row.get::<_, i64>(0)? as u64)))?;
+            let rows =
+                statement.query_map([apply::prefix(hash)], |row| Ok(Num(row.get::<_, i64>(0)? as u64)))?;
             Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?)
         })?;
         for num in numbers {

@@ -11,7 +11,8 @@ fn state(row: &Row) -> rusqlite::Result<RefState> {
 
 /// One ref.
 pub(super) fn get(db: &Connection, name: &RefName) -> Result<Option<RefState>> {
-    let mut statement = db.prepare_cached("SELECT name, \"commit\", base, folder FROM refs WHERE name = ?1")?;
+    let mut statement =
+        db.prepare_cached("SELECT name, \"commit\", base, folder FROM refs WHERE name = ?1")?;
     Ok(statement.query_row([name.to_string()], state).optional()?)
 }
 
@@ -22,8 +23,9 @@ pub(super) fn all(db: &Connection) -> Result<Vec<(RefName, RefState)>> {
     let mut refs = Vec::new();
     for row in rows {
         let (name, state) = row?;
-        let name = RefName::from_stored(&name)
-            .ok_or_else(|| Error::damaged(format!("The database holds a ref with the malformed name '{name}'.")))?;
+        let name = RefName::from_stored(&name).ok_or_else(|| {
+            Error::damaged(format!("The database holds a ref with the malformed name '{name}'."))
+        })?;
         refs.push((name, state));
     }
     Ok(refs)
@@ -32,7 +34,8 @@ pub(super) fn all(db: &Connection) -> Result<Vec<(RefName, RefState)>> {
 /// A commit, if it is stored.
 pub(super) fn commit(db: &Connection, id: &Hash) -> Result<Option<Commit>> {
     let mut statement = db.prepare_cached("SELECT root, record FROM commits WHERE id = ?1")?;
-    let row = statement.query_row([id.0], |row| Ok((Num(row.get::<_, i64>(0)? as u64), row.get::<_, Vec<u8>>(1)?)));
+    let row =
+        statement.query_row([id.0], |row| Ok((Num(row.get::<_, i64>(0)? as u64), row.get::<_, Vec<u8>>(1)?)));
     row.optional()?.map(|(root, record)| Commit::decode(*id, root, &record)).transpose()
 }
 
@@ -45,7 +48,10 @@ impl Store {
         self.read(|db| commit(db, id))?.ok_or_else(|| {
             Error::new(
                 Code::NotFound,
-                format!("There is no commit {} in this store; `atoll log` lists what there is.", &id.hex()[..12]),
+                format!(
+                    "There is no commit {} in this store; `atoll log` lists what there is.",
+                    &id.hex()[..12]
+                ),
             )
         })
     }

@@ -47,13 +47,16 @@ impl Store {
 fn malformed(reference: &str) -> Error {
     Error::new(
         Code::Usage,
-        format!("'{reference}' is not a reference; write a branch, a tag or an id, perhaps with ~N or ^ behind it."),
+        format!(
+            "'{reference}' is not a reference; write a branch, a tag or an id, perhaps with ~N or ^ behind it."
+        ),
     )
 }
 
 fn parent(db: &Connection, id: &Hash, number: usize, reference: &str) -> Result<Hash> {
-    let commit = refs::commit(db, id)?
-        .ok_or_else(|| Error::damaged(format!("Commit {id}, which '{reference}' leads to, is missing from the store.")))?;
+    let commit = refs::commit(db, id)?.ok_or_else(|| {
+        Error::damaged(format!("Commit {id}, which '{reference}' leads to, is missing from the store."))
+    })?;
     commit.record.parents.get(number - 1).copied().ok_or_else(|| {
         let why = match commit.record.parents.len() {
             0 => "is the first one and has no parent".to_owned(),
@@ -62,7 +65,10 @@ fn parent(db: &Connection, id: &Hash, number: usize, reference: &str) -> Result<
         };
         Error::new(
             Code::NotFound,
-            format!("'{reference}' goes back too far: commit {} {why}. `atoll log` lists what there is.", &id.hex()[..12]),
+            format!(
+                "'{reference}' goes back too far: commit {} {why}. `atoll log` lists what there is.",
+                &id.hex()[..12]
+            ),
         )
     })
 }
@@ -79,7 +85,8 @@ fn named(db: &Connection, name: &str) -> Result<Hash> {
             return Ok(state.commit);
         }
     }
-    let digits = name.len() >= PREFIX_MIN && name.len() <= 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let digits =
+        name.len() >= PREFIX_MIN && name.len() <= 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !digits {
         return Err(not_found(db, name, name)?);
     }
@@ -88,10 +95,14 @@ fn named(db: &Connection, name: &str) -> Result<Hash> {
         [id] => Ok(id),
         [] => Err(not_found(db, name, name)?),
         _ => {
-            let shown: Vec<String> = ids.iter().map(|id| id.hex()[..(name.len() + 4).clamp(12, 64)].to_owned()).collect();
+            let shown: Vec<String> =
+                ids.iter().map(|id| id.hex()[..(name.len() + 4).clamp(12, 64)].to_owned()).collect();
             Err(Error::new(
                 Code::Ambiguous,
-                format!("'{name}' is the beginning of more than one commit: {}. Write more digits.", shown.join(", ")),
+                format!(
+                    "'{name}' is the beginning of more than one commit: {}. Write more digits.",
+                    shown.join(", ")
+                ),
             ))
         }
     }
@@ -101,7 +112,8 @@ fn named(db: &Connection, name: &str) -> Result<Hash> {
 fn by_prefix(db: &Connection, digits: &str) -> Result<Vec<Hash>> {
     let bound = |fill: &str| Hash::from_hex(&format!("{digits}{}", fill.repeat(64 - digits.len())));
     let (from, to) = (bound("0")?, bound("f")?);
-    let mut statement = db.prepare_cached("SELECT id FROM commits WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT 8")?;
+    let mut statement =
+        db.prepare_cached("SELECT id FROM commits WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT 8")?;
     let rows = statement.query_map([from.0, to.0], |row| Ok(Hash(row.get(0)?)))?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }

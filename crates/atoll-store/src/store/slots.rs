@@ -34,10 +34,12 @@ impl Store {
                     format!("There is no commit {} in this store.", &commit.hex()[..12]),
                 ));
             }
-            let count: u16 = tx.db.query_row("SELECT coalesce(max(number), 0) FROM slots", [], |row| row.get(0))?;
+            let count: u16 =
+                tx.db.query_row("SELECT coalesce(max(number), 0) FROM slots", [], |row| row.get(0))?;
             let slot = if count < MAX { Slot { number: count + 1, generation: 1 } } else { free_slot(tx)? };
             tx.make_durable();
-            let record = Record::Slot { number: slot.number, generation: slot.generation, commit: Some(*commit) };
+            let record =
+                Record::Slot { number: slot.number, generation: slot.generation, commit: Some(*commit) };
             tx.record(self, &record, None)?;
             Ok(slot)
         })
@@ -46,11 +48,11 @@ impl Store {
     /// Which commit a slot stands for.
     pub fn slot_commit(&self, number: u16) -> Result<Option<(Hash, Slot)>> {
         self.read(|db| {
-            let mut statement =
-                db.prepare_cached("SELECT \"commit\", generation FROM slots WHERE number = ?1 AND \"commit\" IS NOT NULL")?;
-            let row = statement.query_row([number], |row| {
-                Ok((Hash(row.get(0)?), Slot { number, generation: row.get(1)? }))
-            });
+            let mut statement = db.prepare_cached(
+                "SELECT \"commit\", generation FROM slots WHERE number = ?1 AND \"commit\" IS NOT NULL",
+            )?;
+            let row = statement
+                .query_row([number], |row| Ok((Hash(row.get(0)?), Slot { number, generation: row.get(1)? })));
             Ok(row.optional()?)
         })
     }
@@ -58,14 +60,17 @@ impl Store {
 
 fn slot_of(db: &rusqlite::Connection, commit: &Hash) -> Result<Option<Slot>> {
     let mut statement = db.prepare_cached("SELECT number, generation FROM slots WHERE \"commit\" = ?1")?;
-    let row = statement.query_row([commit.0], |row| Ok(Slot { number: row.get(0)?, generation: row.get(1)? }));
+    let row =
+        statement.query_row([commit.0], |row| Ok(Slot { number: row.get(0)?, generation: row.get(1)? }));
     Ok(row.optional()?)
 }
 
 fn free_slot(tx: &super::write::WriteTx) -> Result<Slot> {
     let pinned: HashSet<Hash> =
         workspaces::all(&tx.db)?.into_iter().flat_map(|workspace| [workspace.base, workspace.head]).collect();
-    let mut statement = tx.db.prepare_cached("SELECT number, generation, \"commit\" FROM slots ORDER BY \"commit\" IS NOT NULL, used")?;
+    let mut statement = tx.db.prepare_cached(
+        "SELECT number, generation, \"commit\" FROM slots ORDER BY \"commit\" IS NOT NULL, used",
+    )?;
     let rows = statement.query_map([], |row| {
         Ok((row.get::<_, u16>(0)?, row.get::<_, u32>(1)?, row.get::<_, Option<[u8; 32]>>(2)?))
     })?;
@@ -75,5 +80,8 @@ fn free_slot(tx: &super::write::WriteTx) -> Result<Slot> {
             return Ok(Slot { number, generation: generation + 1 });
         }
     }
-    Err(Error::new(Code::Busy, "Workspaces hold all 8191 places of the history mount; drop some of them first."))
+    Err(Error::new(
+        Code::Busy,
+        "Workspaces hold all 8191 places of the history mount; drop some of them first.",
+    ))
 }

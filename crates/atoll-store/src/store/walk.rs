@@ -11,7 +11,9 @@ use crate::{Code, Commit, Error, Hash, Result};
 fn ord(db: &Connection, id: &Hash) -> Result<i64> {
     let mut statement = db.prepare_cached("SELECT ord FROM commits WHERE id = ?1")?;
     let ord = statement.query_row([id.0], |row| row.get(0)).optional()?;
-    ord.ok_or_else(|| Error::new(Code::NotFound, format!("There is no commit {} in this store.", &id.hex()[..12])))
+    ord.ok_or_else(|| {
+        Error::new(Code::NotFound, format!("There is no commit {} in this store.", &id.hex()[..12]))
+    })
 }
 
 fn load(db: &Connection, id: &Hash) -> Result<Commit> {

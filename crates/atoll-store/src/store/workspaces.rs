@@ -43,7 +43,8 @@ impl Store {
     /// The workspace that commits to a branch.
     pub fn workspace_of(&self, branch: &str) -> Result<Option<Workspace>> {
         self.read(|db| {
-            let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} FROM workspaces WHERE branch = ?1"))?;
+            let mut statement =
+                db.prepare_cached(&format!("SELECT {COLUMNS} FROM workspaces WHERE branch = ?1"))?;
             Ok(statement.query_row([branch], workspace).optional()?)
         })
     }
@@ -87,7 +88,8 @@ impl Store {
             tx.make_durable();
             tx.record(self, &Record::Workspace(Box::new(workspace.clone())), None)?;
             let dir = self.inner.dir.join("workspaces").join(&workspace.id);
-            write_json(&dir, workspace).map_err(|source| Error::io("write the record of the workspace in", &dir, source))
+            write_json(&dir, workspace)
+                .map_err(|source| Error::io("write the record of the workspace in", &dir, source))
         })
     }
 
@@ -119,7 +121,8 @@ fn write_json(dir: &Path, workspace: &Workspace) -> std::io::Result<()> {
         out
     };
     // A path need not be text; the exact bytes are in the log.
-    let mountpoint = workspace.mountpoint.as_ref().map_or("null".to_owned(), |path| text(&path.to_string_lossy()));
+    let mountpoint =
+        workspace.mountpoint.as_ref().map_or("null".to_owned(), |path| text(&path.to_string_lossy()));
     let settings = if workspace.settings.is_empty() { "{}" } else { &workspace.settings };
     let json = format!(
         "{{\"schema\": 1, \"id\": {}, \"branch\": {}, \"driver\": {}, \"base\": \"{}\", \"head\": \"{}\", \"mountpoint\": {}, \

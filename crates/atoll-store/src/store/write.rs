@@ -50,7 +50,9 @@ impl Locked {
                     return Ok(Locked(Arc::clone(file)));
                 }
                 Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(Error::new(Code::Io, format!("The store could not be locked: {error}."))),
+                Err(error) => {
+                    return Err(Error::new(Code::Io, format!("The store could not be locked: {error}.")));
+                }
             }
         }
     }
@@ -122,7 +124,8 @@ impl Store {
             )),
             _ => Error::io("look at", &path, source),
         })?;
-        let open = side.log.as_ref().and_then(|log| log.file().metadata().ok()).map(|metadata| metadata.ino());
+        let open =
+            side.log.as_ref().and_then(|log| log.file().metadata().ok()).map(|metadata| metadata.ino());
         if open != Some(current.ino()) {
             side.log = Some(Log::open(&path)?);
         }
@@ -207,7 +210,8 @@ impl WriteTx<'_> {
             fault::hit(Point::DatabaseCommit)?;
             Ok(())
         };
-        let done = finish().and_then(|()| db.commit().map_err(|error| db::db_error(error, "commit a change")));
+        let done =
+            finish().and_then(|()| db.commit().map_err(|error| db::db_error(error, "commit a change")));
         if let Err(error) = done {
             // The caller hears that it failed, so it must not come back at the next start.
             cut_back(&log, start)?;

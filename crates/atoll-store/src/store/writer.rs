@@ -17,7 +17,9 @@ use filter::Filter;
 use index::{Claim, Index};
 
 use super::{Profile, Store, db};
-use crate::pack::{self, Builder, CHUNK_GROUP, Coding, Compressor, Entry, Finished, Kind, MAX_DEPTH, MAX_RAW, NODE_GROUP};
+use crate::pack::{
+    self, Builder, CHUNK_GROUP, Coding, Compressor, Entry, Finished, Kind, MAX_DEPTH, MAX_RAW, NODE_GROUP,
+};
 use crate::tree::Node;
 use crate::{Code, Error, Hash, Num, Objects, Result, Sink};
 
@@ -201,7 +203,10 @@ impl Writer {
         let entry = self.index.lock().own(num);
         match entry {
             Some(entry) if entry.frame != u32::MAX => Ok(self.own_raw(entry)?.0),
-            _ => Err(Error::new(Code::Usage, "A chunk was read whose batch was dropped before it was finished.")),
+            _ => Err(Error::new(
+                Code::Usage,
+                "A chunk was read whose batch was dropped before it was finished.",
+            )),
         }
     }
 
@@ -266,7 +271,8 @@ impl Sink for Writer {
         {
             let index = self.index.lock();
             let mut external = self.external.lock();
-            external.extend(node.children().into_iter().chain(node.chunks()).filter(|num| !index.is_own(*num)));
+            external
+                .extend(node.children().into_iter().chain(node.chunks()).filter(|num| !index.is_own(*num)));
         }
         let stored = node.stored();
         let delta = match replaces {

@@ -80,7 +80,12 @@ pub fn new_commit(root: Num, parents: Vec<Hash>, message: &str) -> NewCommit {
 }
 
 /// Commits these files to a branch, which is made if it is not there.
-pub fn commit_files(store: &Store, name: &str, files: &BTreeMap<String, Vec<u8>>, message: &str) -> Result<Published> {
+pub fn commit_files(
+    store: &Store,
+    name: &str,
+    files: &BTreeMap<String, Vec<u8>>,
+    message: &str,
+) -> Result<Published> {
     let writer = store.writer()?;
     let root = tree_of(&writer, files)?;
     commit_tree(store, writer, name, root, message)
@@ -139,7 +144,9 @@ pub fn files_of(store: &Store, commit: &Hash) -> Result<BTreeMap<String, Vec<u8>
 
 /// `count` files of `len` bytes.
 pub fn some_files(seed: u64, count: usize, len: usize) -> BTreeMap<String, Vec<u8>> {
-    (0..count).map(|index| (format!("file-{index:05}"), noise(seed * 1_000_003 + index as u64, len))).collect()
+    (0..count)
+        .map(|index| (format!("file-{index:05}"), noise(seed * 1_000_003 + index as u64, len)))
+        .collect()
 }
 
 pub fn new_store(dir: &Path) -> Store {

@@ -49,7 +49,8 @@ fn remove_if_there(path: &std::path::Path) -> Result<()> {
 }
 
 fn put_in_place(store: &Store, log: &Log) -> Result<()> {
-    let (new, path, old) = (store.log_path().with_file_name("oplog.new"), store.log_path(), store.old_log_path());
+    let (new, path, old) =
+        (store.log_path().with_file_name("oplog.new"), store.log_path(), store.old_log_path());
     let replace = || -> std::io::Result<()> {
         let dir = File::open(&store.inner.dir)?;
         let _ = std::fs::remove_file(&old);
@@ -68,7 +69,8 @@ fn put_in_place(store: &Store, log: &Log) -> Result<()> {
 
 /// About how long the log has to be.
 fn needed(tx: &WriteTx) -> Result<u64> {
-    let sum = |query: &str| -> Result<u64> { Ok(tx.db.query_row(query, [], |row| row.get::<_, i64>(0))? as u64) };
+    let sum =
+        |query: &str| -> Result<u64> { Ok(tx.db.query_row(query, [], |row| row.get::<_, i64>(0))? as u64) };
     Ok(HEADER_LEN
         + sum("SELECT coalesce(sum(length(record) + 64), 0) FROM commits")?
         + sum("SELECT coalesce(sum(length(changes) + length(note) + length(user) + 64), 0) FROM ops")?

@@ -30,7 +30,8 @@ pub(super) fn roots(db: &Connection, expire: Duration) -> Result<Roots> {
     let cutoff = i128::from(now.sec) * 1_000_000_000 + i128::from(now.nsec) - expire.as_nanos() as i128;
     let mut expired = before;
     let mut retained = false;
-    for operation in ops::newest(db, usize::MAX)?.into_iter().rev().filter(|operation| operation.seq > before) {
+    for operation in ops::newest(db, usize::MAX)?.into_iter().rev().filter(|operation| operation.seq > before)
+    {
         let time = i128::from(operation.time.sec) * 1_000_000_000 + i128::from(operation.time.nsec);
         // In order: a clock that was set back must not expire what came after something retained.
         retained |= time > cutoff;
@@ -104,7 +105,10 @@ impl Mark {
         while let Some(num) = self.unclosed.pop() {
             let Some((pack, entry)) = store.locate(num)? else { continue };
             let frame = pack.pack.table().frames()[entry.frame as usize];
-            if frame.coding == Coding::Delta && self.kept.insert(frame.base) && !self.live.contains(&frame.base) {
+            if frame.coding == Coding::Delta
+                && self.kept.insert(frame.base)
+                && !self.live.contains(&frame.base)
+            {
                 self.unclosed.push(frame.base);
             }
         }

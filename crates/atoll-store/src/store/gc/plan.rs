@@ -59,11 +59,15 @@ impl Plan {
     pub(super) fn new(store: &Store, mark: &Mark, thorough: bool, copy: bool) -> Result<Plan> {
         let rows = store.read(|db| {
             let generation = db::meta(db, "log_generation")?;
-            let mut statement = db.prepare_cached("SELECT kind, number, len, dead FROM packs WHERE damaged = 0")?;
+            let mut statement =
+                db.prepare_cached("SELECT kind, number, len, dead FROM packs WHERE damaged = 0")?;
             let rows = statement.query_map([], |row| {
                 let id = db::pack_id(row.get(0)?, row.get(1)?);
                 let generation = if let PackId::Log(_) = id { generation } else { 0 };
-                Ok((PackKey { id, generation, len: row.get::<_, i64>(2)? as u64 }, row.get::<_, i64>(3)? as u64))
+                Ok((
+                    PackKey { id, generation, len: row.get::<_, i64>(2)? as u64 },
+                    row.get::<_, i64>(3)? as u64,
+                ))
             })?;
             Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?)
         })?;
@@ -90,13 +94,7 @@ impl Plan {
         Ok(plan)
     }
 
-    fn place(
-        &mut self,
-        store: &Store,
-        mark: &Mark,
-        candidate: Candidate,
-        rules: Rules,
-    ) -> Result<()> {
+    fn place(&mut self, store: &Store, mark: &Mark, candidate: Candidate, rules: Rules) -> Result<()> {
         let Candidate { key, pack, live, dead, dead_numbers, was_dead } = candidate;
         let embedded = matches!(key.id, PackId::Log(_));
         if live == 0 {
@@ -105,7 +103,11 @@ impl Plan {
             self.lost.extend(dead_numbers);
             return Ok(());
         }
-        let worth = if embedded { rules.embedded || rules.thorough } else { dead > live || (rules.thorough && dead > 0) };
+        let worth = if embedded {
+            rules.embedded || rules.thorough
+        } else {
+            dead > live || (rules.thorough && dead > 0)
+        };
         if rules.copy && worth {
             self.bytes += dead;
             self.removed.push(key.id);
@@ -269,7 +271,8 @@ impl Copier {
                     frame.base,
                     frame.depth,
                 )?;
-                self.entries.extend(members.into_iter().map(|(num, entry)| (num, Entry { frame: copied, ..entry })));
+                self.entries
+                    .extend(members.into_iter().map(|(num, entry)| (num, Entry { frame: copied, ..entry })));
                 continue;
             }
             for (num, entry) in members {
@@ -282,7 +285,11 @@ impl Copier {
 
     fn regroup(&mut self, kind: Kind, num: Num, entry: Entry, bytes: &[u8]) -> Result<()> {
         let limit = if kind == Kind::Node { NODE_GROUP } else { CHUNK_GROUP };
-        let pending = self.groups.entry(kind as u8).or_insert_with(|| Pending { kind, raw: Vec::new(), members: Vec::new() });
+        let pending = self.groups.entry(kind as u8).or_insert_with(|| Pending {
+            kind,
+            raw: Vec::new(),
+            members: Vec::new(),
+        });
         if !pending.members.is_empty() && pending.raw.len() + bytes.len() > limit {
             flush(&mut self.builder, &mut self.entries, &mut self.compressor, pending)?;
         }

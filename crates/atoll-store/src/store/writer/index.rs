@@ -20,7 +20,6 @@ impl Hasher for FirstBytes {
             self.0 = u64::from_le_bytes(*first);
         }
     }
-
 }
 
 /// The answer for a hash.
@@ -108,7 +107,10 @@ impl Index {
     /// All own objects by number; gives back the numbers that were not used.
     pub(super) fn finish(self, store: &Store) -> Result<Vec<(Num, Entry)>> {
         store.give_back_numbers(self.free);
-        let numbers = self.blocks.iter().flat_map(|block| (0..block.count as u64).map(|index| Num(block.first + index)));
+        let numbers = self
+            .blocks
+            .iter()
+            .flat_map(|block| (0..block.count as u64).map(|index| Num(block.first + index)));
         let entries: Vec<_> = numbers.zip(self.objects).collect();
         if entries.iter().any(|(_, entry)| entry.frame == u32::MAX) {
             return Err(Error::new(
