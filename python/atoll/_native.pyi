@@ -94,6 +94,47 @@ class CommittedDict(TypedDict):
     published: PublishedDict | None
     report: ReportDict
 
+class CaptureNotes(TypedDict):
+    passes: int
+    frozen: bool
+    mapped: int
+    index_used: bool
+
+class OverlayCommittedDict(CommittedDict):
+    notes: CaptureNotes
+
+class CaptureDict(TypedDict):
+    folder: str
+    index: str
+    workspace: str
+    base: str
+    head: str
+    mountpoint: str | None
+    freeze: Callable[[bool], None] | None
+    trust_index: bool
+
+class ServerDict(TypedDict):
+    pid: int
+    supervisor_pid: int
+    store: str
+    store_id: str
+    history: str
+    transport: str
+    rss_bytes: int
+    requests: dict[str, int]
+    uptime_s: float
+    restarts: int
+    pins: list[str]
+
+class FileStatDict(TypedDict):
+    path: bytes
+    old_path: bytes | None
+    added: int
+    deleted: int
+    binary: bool
+    old_size: int
+    new_size: int
+
 class ExportDict(TypedDict):
     files: int
     dirs: int
@@ -167,7 +208,35 @@ def entries(store: Store, commit: str, path: bytes, recursive: bool) -> list[Ent
 def read(store: Store, commit: str, path: bytes, offset: int, length: int) -> bytes: ...
 def xattrs(store: Store, commit: str, path: bytes) -> dict[bytes, bytes]: ...
 def changes(store: Store, old: str | None, new: str) -> list[ChangeDict]: ...
-def patch(store: Store, old: str, new: str, paths: Sequence[bytes]) -> bytes: ...
+def patch(store: Store, old: str | None, new: str, paths: Sequence[bytes]) -> tuple[bytes, list[bytes]]: ...
+def diff_stat(store: Store, old: str | None, new: str, paths: Sequence[bytes]) -> list[FileStatDict]: ...
+def main(arguments: list[str]) -> int: ...
+def servers() -> list[ServerDict]: ...
+def history_path(store: Store, helper: list[str], commit: str) -> str: ...
+def stop_server(store: Store) -> bool: ...
+def overlay_probe(dir: _Path) -> str | None: ...
+def overlay_mount(
+    store: Store,
+    helper: list[str],
+    base: str,
+    workspace: str,
+    folder: _Path,
+    fsync: str,
+    target: _Path,
+) -> None: ...
+def overlay_mounted(target: _Path) -> bool: ...
+def overlay_umount(store: Store, workspace: str, folder: _Path, target: _Path) -> None: ...
+def overlay_was_volatile(folder: _Path) -> bool: ...
+def overlay_set_aside(folder: _Path) -> str: ...
+def overlay_recover(folder: _Path, base: str) -> bool: ...
+def overlay_reset(store: Store, folder: _Path, record: WorkspaceDict) -> None: ...
+def scratch_mount(dir: _Path, size: int | None) -> None: ...
+def scratch_umount(dir: _Path) -> None: ...
+def scratch_mounted(dir: _Path) -> bool: ...
+def overlay_commit(
+    store: Store, request: RequestDict, capture: CaptureDict, *, progress: _Progress = None
+) -> OverlayCommittedDict: ...
+def overlay_changes(store: Store, capture: CaptureDict, *, progress: _Progress = None) -> list[ChangeDict]: ...
 def import_folder(
     store: Store,
     request: RequestDict,
@@ -193,9 +262,7 @@ def export_folder(
     into_existing: bool,
     progress: _Progress = None,
 ) -> ExportDict: ...
-def export_tar(
-    store: Store, commit: str, path: bytes, fd: int, *, progress: _Progress = None
-) -> TarDict: ...
+def export_tar(store: Store, commit: str, path: bytes, fd: int, *, progress: _Progress = None) -> TarDict: ...
 def compare_folder(
     store: Store,
     commit: str,

@@ -32,7 +32,7 @@ def log(store: _native.Store, commit: str, limit: int | None) -> Iterator[Commit
 
 def patch(store: _native.Store, old: str, new: str, paths: Sequence[str]) -> bytes:
     """A patch that `git apply --binary` accepts."""
-    return _native.patch(store, old, new, [clean(path) for path in paths])
+    return _native.patch(store, old, new, [clean(path) for path in paths])[0]
 
 
 def stat(store: _native.Store, commit: str, path: bytes) -> Entry:
@@ -40,7 +40,9 @@ def stat(store: _native.Store, commit: str, path: bytes) -> Entry:
     wanted = clean(path)
     raw = _native.stat(store, commit, wanted)
     if raw is None:
-        raise NotFound(f"There is no '{os.fsdecode(wanted)}' in commit {commit[:12]}; `atoll ls {commit[:12]}` lists what there is.")
+        raise NotFound(
+            f"There is no '{os.fsdecode(wanted)}' in commit {commit[:12]}; `atoll ls {commit[:12]}` lists what there is."
+        )
     return Entry._of(raw)
 
 

@@ -103,7 +103,9 @@ class Workspace:
         """Where it is mounted, or was last."""
         where = self._record["mountpoint"]
         if where is None:
-            raise NotFound(f"Workspace '{self.branch}' has no folder; `atoll mount {self.branch}` gives it one.")
+            raise NotFound(
+                f"Workspace '{self.branch}' has no folder; `atoll mount {self.branch}` gives it one."
+            )
         return Path(where)
 
     @property

@@ -170,7 +170,9 @@ def _abandon(workspace: Workspace, place: Place) -> None:
     if workspace.driver == "copy":
         # What was written before the failure is the store's own content.
         for child in place.mountpoint.iterdir() if place.mountpoint.is_dir() else ():
-            shutil.rmtree(child, ignore_errors=True) if child.is_dir() and not child.is_symlink() else child.unlink()
+            shutil.rmtree(
+                child, ignore_errors=True
+            ) if child.is_dir() and not child.is_symlink() else child.unlink()
     workspace._forget(place)
 
 
@@ -194,15 +196,19 @@ def _mount_again(
                 f"--driver {workspace.driver}, commit and unmount it, then choose another."
             )
         workspace._heal()
+        its_driver.recover(workspace._place(), note=note)
         place = workspace._place()
-        if not its_driver.has_content(place) and workspace.head != ref.commit:
+        if not its_driver.has_content(place):
+            # Nothing is kept: it starts where the branch is now. Durable before anything is mounted over it.
             workspace._save(base=ref.commit, head=ref.commit)
         elif workspace.head != ref.commit:
             note(
                 f"Branch '{workspace.branch}' moved since this workspace was unmounted; it comes back as it was, and a "
                 f"commit will need `--to NEW`."
             )
-        target = workspace.path if directory is None else _target(workspace.store, workspace.branch, directory)
+        target = (
+            workspace.path if directory is None else _target(workspace.store, workspace.branch, directory)
+        )
         if target != workspace.path:
             _check_target(workspace.store, ref, target)
             if workspace.driver == "copy" and its_driver.has_content(place):
@@ -215,7 +221,9 @@ def _mount_again(
         place = workspace._place()
         made = _make_target(target)
         place.settings["made_mountpoint"] = made or bool(place.settings.get("made_mountpoint"))
-        settings = MountOptions(place.settings.get("fsync", options.fsync), place.settings.get("scratch", options.scratch), True)
+        settings = MountOptions(
+            place.settings.get("fsync", options.fsync), place.settings.get("scratch", options.scratch), True
+        )
         its_driver.mount(place, settings, note=note, progress=progress)
         workspace._save(place)
         registry.record("workspace", target, workspace.store.path)
@@ -268,7 +276,9 @@ def _make_target(target: Path) -> bool:
     try:
         target.mkdir(parents=True)
     except NotADirectoryError as error:
-        raise Usage(f"{target} cannot be made: a file stands where a folder is needed; choose another place.") from error
+        raise Usage(
+            f"{target} cannot be made: a file stands where a folder is needed; choose another place."
+        ) from error
     return True
 
 
@@ -319,7 +329,9 @@ def _close(workspace: Workspace, note: Note) -> None:
                 raise workspace._moved()
             done = None if tip != workspace.head else workspace._commit(f"before drop of {workspace.branch}")
             if done is not None and done.changed:
-                note(f"Uncommitted changes of '{workspace.branch}' were committed first; `atoll undo` brings them back.")
+                note(
+                    f"Uncommitted changes of '{workspace.branch}' were committed first; `atoll undo` brings them back."
+                )
     kept = workspace.umount()
     if kept.kept:
         raise Busy(

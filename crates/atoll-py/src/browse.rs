@@ -18,7 +18,10 @@ fn root_of(store: &atoll_store::Store, id: &atoll_store::Hash) -> Result<Num> {
 fn find(view: &TreeView<'_>, path: &[u8]) -> Result<(Ino, Inode)> {
     view.resolve(path)?.ok_or_else(|| {
         let shown = String::from_utf8_lossy(path).into_owned();
-        Error::new(Code::NotFound, format!("There is no '{shown}' in this commit; `atoll ls` lists what there is."))
+        Error::new(
+            Code::NotFound,
+            format!("There is no '{shown}' in this commit; `atoll ls` lists what there is."),
+        )
     })
 }
 
@@ -27,12 +30,18 @@ fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 fn inode_of(view: &TreeView<'_>, ino: Ino) -> Result<Inode> {
-    view.inode(ino)?.ok_or_else(|| Error::damaged(format!("The tree names inode {} and does not hold it.", ino.key())))
+    view.inode(ino)?
+        .ok_or_else(|| Error::damaged(format!("The tree names inode {} and does not hold it.", ino.key())))
 }
 
 /// The entry at a path, or `None`.
 #[pyfunction]
-fn stat<'py>(py: Python<'py>, store: &Store, commit: &str, path: &[u8]) -> PyResult<Option<Bound<'py, PyDict>>> {
+fn stat<'py>(
+    py: Python<'py>,
+    store: &Store,
+    commit: &str,
+    path: &[u8],
+) -> PyResult<Option<Bound<'py, PyDict>>> {
     let id = hash(py, commit)?;
     let found = working(py, || {
         let view = TreeView::new(&store.inner, root_of(&store.inner, &id)?);
@@ -102,7 +111,10 @@ fn read<'py>(
             FileType::Symlink => view.readlink(ino),
             _ => {
                 let shown = String::from_utf8_lossy(path).into_owned();
-                Err(Error::new(Code::Usage, format!("'{shown}' is no regular file; `atoll ls` shows what it is.")))
+                Err(Error::new(
+                    Code::Usage,
+                    format!("'{shown}' is no regular file; `atoll ls` shows what it is."),
+                ))
             }
         }
     })?;

@@ -1,7 +1,5 @@
 //! The core's records as dicts and back.
 
-use std::collections::BTreeMap;
-
 use atoll_store::store::{Operation, Published, RefChange, RefName, RefState, Workspace};
 use atoll_store::tree::{Change, ChangeKind, FileType, Inode, Time};
 use atoll_store::{Commit, Hash, Ino, Summary};
@@ -240,6 +238,3 @@ where
         _ => Ok(None),
     }
 }
-
-/// Free metadata: keys to JSON texts.
-pub type Meta = BTreeMap<String, String>;

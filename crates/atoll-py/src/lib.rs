@@ -3,6 +3,8 @@
 //! Nothing here decides anything: arguments become the core's types, results become plain dicts (their shapes
 //! are the `TypedDict`s of `python/atoll/_native.pyi`), errors become the classes of `atoll.errors`.
 
+#![allow(clippy::too_many_arguments)] // Keyword arguments of Python are what they are.
+
 use pyo3::prelude::*;
 
 mod browse;
@@ -12,8 +14,12 @@ mod copy;
 mod diff;
 mod errors;
 mod export;
+mod helper;
+mod history;
+mod overlay;
 mod progress;
 mod publish;
+mod servers;
 mod store;
 
 /// The native module `atoll._native`.
@@ -26,6 +32,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     copy::register(module)?;
     diff::register(module)?;
     export::register(module)?;
+    helper::register(module)?;
+    history::register(module)?;
+    overlay::register(module)?;
     publish::register(module)?;
+    servers::register(module)?;
     Ok(())
 }

@@ -5,7 +5,7 @@
 //! the core is asked to stop and the exception goes on.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use atoll_fs::progress::{Phase, Progress};
@@ -52,6 +52,8 @@ pub fn interruptible<T: Send>(
 ) -> PyResult<T> {
     let counts = Counts::default();
     let (sender, receiver) = mpsc::channel();
+    // Waiting without the interpreter wants something that may be shared; nobody else waits.
+    let receiver = Mutex::new(receiver);
     let mut raised = None;
     let result = std::thread::scope(|scope| {
         let counts = &counts;
@@ -60,7 +62,7 @@ pub fn interruptible<T: Send>(
             let _ = sender.send(work(counts));
         });
         loop {
-            match py.detach(|| receiver.recv_timeout(TICK)) {
+            match py.detach(|| wait(&receiver)) {
                 Ok(result) => return Some(result),
                 Err(mpsc::RecvTimeoutError::Disconnected) => return None,
                 Err(mpsc::RecvTimeoutError::Timeout) if raised.is_none() => {
@@ -77,8 +79,14 @@ pub fn interruptible<T: Send>(
         (Some(Ok(value)), None) => Ok(value),
         (_, Some(error)) => Err(error),
         (Some(Err(error)), None) => Err(raise(py, &error)),
-        (None, None) => Err(PyRuntimeError::new_err("A thread of the core ended unexpectedly; please report it.")),
+        (None, None) => {
+            Err(PyRuntimeError::new_err("A thread of the core ended unexpectedly; please report it."))
+        }
     }
+}
+
+fn wait<T>(receiver: &Mutex<mpsc::Receiver<T>>) -> Result<T, mpsc::RecvTimeoutError> {
+    receiver.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(TICK)
 }
 
 fn tick(py: Python<'_>, callback: Option<&Py<PyAny>>, counts: &Counts) -> PyResult<()> {

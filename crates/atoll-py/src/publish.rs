@@ -10,7 +10,11 @@ use crate::store::Store;
 
 /// Publishes one operation that moves refs and makes no commit; all or none of them move.
 #[pyfunction]
-fn move_refs<'py>(py: Python<'py>, store: &Store, operation: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
+fn move_refs<'py>(
+    py: Python<'py>,
+    store: &Store,
+    operation: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyDict>> {
     let mut new = NewOperation {
         kind: need(operation, "kind")?,
         note: need(operation, "note")?,

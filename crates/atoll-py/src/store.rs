@@ -37,7 +37,11 @@ impl Store {
             "full" => Profile::Full,
             "normal" => Profile::Normal,
             "off" => Profile::Off,
-            _ => return Err(PyValueError::new_err(format!("'{profile}' is no profile: full, normal or off."))),
+            _ => {
+                return Err(PyValueError::new_err(format!(
+                    "'{profile}' is no profile: full, normal or off."
+                )));
+            }
         };
         working(py, || atoll_store::Store::create(&dir, profile)).map(|inner| Store { inner })
     }
@@ -67,7 +71,12 @@ impl Store {
         convert::commit(py, &commit)
     }
 
-    fn get_ref<'py>(&self, py: Python<'py>, kind: &str, name: String) -> PyResult<Option<Bound<'py, PyDict>>> {
+    fn get_ref<'py>(
+        &self,
+        py: Python<'py>,
+        kind: &str,
+        name: String,
+    ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let name = ref_name(kind, name)?;
         let state = working(py, || self.inner.get_ref(&name))?;
         state.map(|state| convert::named_ref(py, &name, &state)).transpose()

@@ -35,7 +35,9 @@ class Group(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"atoll.cli.{cmd_name}" if cmd_name != "import" else "atoll.cli.import_")
+        module = importlib.import_module(
+            f"atoll.cli.{cmd_name}" if cmd_name != "import" else "atoll.cli.import_"
+        )
         command: click.Command = module.command
         return command
 

@@ -12,11 +12,19 @@ from atoll.cli.status import print_changes
 
 @click.command("apply", **common.COMMAND)
 @click.argument("reference", metavar="BRANCH|COMMIT", shell_complete=common.REF)
-@click.option("--to", "target", metavar="DIR", type=click.Path(), help="The folder. Default: the one that was imported.")
-@click.option("--base", metavar="COMMIT", shell_complete=common.REF, help="Apply what changed since this commit.")
+@click.option(
+    "--to", "target", metavar="DIR", type=click.Path(), help="The folder. Default: the one that was imported."
+)
+@click.option(
+    "--base", metavar="COMMIT", shell_complete=common.REF, help="Apply what changed since this commit."
+)
 @click.option("--paths", multiple=True, metavar="PATH", help="Only this file or folder; may be repeated.")
 @click.option("--all", "everything", is_flag=True, help="Also `.git` and git-ignored paths.")
-@click.option("--force", is_flag=True, help="Overwrite paths that changed in the folder; their state is committed first.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Overwrite paths that changed in the folder; their state is committed first.",
+)
 @click.option("--dry-run", "-n", is_flag=True, help="Only list what would change.")
 @common.store_option
 @common.json_option
@@ -67,6 +75,8 @@ def command(
         return
     print_changes(result.changes)
     if result.left_out:
-        common.note(f"{len(result.left_out)} changed paths in .git or git-ignored were left out; --all applies them too.")
+        common.note(
+            f"{len(result.left_out)} changed paths in .git or git-ignored were left out; --all applies them too."
+        )
     if result.saved:
         common.note(f"What was overwritten is in commit {result.saved[:12]}.")

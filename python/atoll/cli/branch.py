@@ -78,7 +78,5 @@ def _list(refs: list[Ref], mounted: dict[str, Path], null: bool, as_json: bool) 
     elif null:
         output.print_names([os.fsencode(ref.name) for ref in refs], True)
     else:
-        rows = [
-            (ref.name, ref.commit[:12], str(mounted.get(ref.name, "")), ref.folder or "") for ref in refs
-        ]
+        rows = [(ref.name, ref.commit[:12], str(mounted.get(ref.name, "")), ref.folder or "") for ref in refs]
         output.table(("BRANCH", "COMMIT", "WORKSPACE", "IMPORTED FROM"), rows)

@@ -10,7 +10,9 @@ from atoll.cli import common, output
 @click.command("commit", **common.COMMAND)
 @click.argument("workspace", required=False, shell_complete=common.WORKSPACE)
 @click.option("--message", "-m", default="", help="Why.")
-@click.option("--to", metavar="NEW", help="Commit to a new branch, forked where the workspace is, and stay on it.")
+@click.option(
+    "--to", metavar="NEW", help="Commit to a new branch, forked where the workspace is, and stay on it."
+)
 @click.option("--meta", multiple=True, metavar="KEY=JSON", help="Free metadata; may be repeated.")
 @click.option("--allow-empty", is_flag=True, help="Commit also when nothing changed.")
 @common.store_option

@@ -17,12 +17,24 @@ if TYPE_CHECKING:
     from atoll.store import Store
     from atoll.workspace import Workspace
 
-__all__ = ["COMMAND", "REF", "WORKSPACE", "json_option", "note", "open_store", "progress", "store_option", "z_option"]
+__all__ = [
+    "COMMAND",
+    "REF",
+    "WORKSPACE",
+    "json_option",
+    "note",
+    "open_store",
+    "progress",
+    "store_option",
+    "z_option",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Settings of every command.
-COMMAND: dict[str, Any] = {"context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 110}}
+COMMAND: dict[str, Any] = {
+    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+}
 
 
 def store_option(function: F) -> F:
@@ -36,16 +48,16 @@ def store_option(function: F) -> F:
 
 def json_option(function: F) -> F:
     """`--json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/JSON.md); errors too, on stderr.")(
-        function
-    )
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print JSON (docs/JSON.md); errors too, on stderr."
+    )(function)
 
 
 def z_option(function: F) -> F:
     """`-z`."""
-    return click.option("-z", "null", is_flag=True, help="End each name with a zero byte instead of a newline.")(
-        function
-    )
+    return click.option(
+        "-z", "null", is_flag=True, help="End each name with a zero byte instead of a newline."
+    )(function)
 
 
 def open_store(store: str | None) -> Store:

@@ -64,7 +64,11 @@ def command(
         changes = opened.diff(before, after)
     changes = _within(changes, paths)
     if as_json:
-        document = {"old": before, "new": after, "changes": [output.change_json(change) for change in changes]}
+        document = {
+            "old": before,
+            "new": after,
+            "changes": [output.change_json(change) for change in changes],
+        }
         output.print_json(document)
     elif patch and before is not None and after is not None:
         sys.stdout.buffer.write(opened.patch(before, after, paths))
@@ -96,7 +100,9 @@ def _within(changes: list[Change], paths: tuple[str, ...]) -> list[Change]:
         return changes
 
     def inside(path: bytes | None) -> bool:
-        return path is not None and any(not top or path == top or path.startswith(top + b"/") for top in wanted)
+        return path is not None and any(
+            not top or path == top or path.startswith(top + b"/") for top in wanted
+        )
 
     return [change for change in changes if inside(change.path_bytes) or inside(change.old_path_bytes)]
 

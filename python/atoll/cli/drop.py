@@ -9,7 +9,9 @@ from atoll.cli import common, output
 
 @click.command("drop", **common.COMMAND)
 @click.argument("patterns", nargs=-1, required=True, metavar="BRANCH...", shell_complete=common.BRANCH)
-@click.option("--except", "kept", multiple=True, metavar="BRANCH", help="Keep this one (or pattern); may be repeated.")
+@click.option(
+    "--except", "kept", multiple=True, metavar="BRANCH", help="Keep this one (or pattern); may be repeated."
+)
 @click.option("--dry-run", "-n", is_flag=True, help="Only list what would be dropped.")
 @common.store_option
 @common.json_option

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from atoll.cli.common import COMMAND, WORKSPACE, json_option, note, open_store, store_option, workspace_of
+from atoll.cli.common import COMMAND, WORKSPACE, json_option, open_store, store_option, workspace_of
 from atoll.cli.run import (
     CommandLine,
     as_failure,
@@ -53,7 +53,7 @@ def command(
       cd "$(atoll path -w try-1)" && atoll exec -- ./configure
     """
     program = ctx.meta["atoll.program"]
-    say = silent if quiet else note
+    notes, say = listener(quiet, as_json)
     with as_failure():
         from atoll.run.command import Options
         from atoll.run.existing import run_in
@@ -71,7 +71,7 @@ def command(
             note=say,
             patience=patience(),
         )
-    report(result, {"branch": branch, "commit": commit}, as_json)
+    report(result, {"branch": branch, "commit": commit, "notes": notes}, as_json)
     return result.returncode
 
 

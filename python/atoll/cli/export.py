@@ -14,7 +14,9 @@ from atoll.cli import common, output
 @click.argument("target", metavar="COMMIT[:PATH]", shell_complete=common.REF)
 @click.argument("directory", required=False, metavar="[DIR]", type=click.Path())
 @click.option("--tar", is_flag=True, help="Write a tar archive (POSIX pax) to DIR, or to stdout.")
-@click.option("--force", is_flag=True, help="Write into a folder that is not empty; what is in the way is replaced.")
+@click.option(
+    "--force", is_flag=True, help="Write into a folder that is not empty; what is in the way is replaced."
+)
 @click.option("--durable", is_flag=True, help="Return when the folder would survive a power cut.")
 @click.option("--verify", is_flag=True, help="Compare the written folder with the commit, byte for byte.")
 @common.store_option
@@ -86,7 +88,13 @@ def _verify(store: object, commit: str, path: str, directory: str) -> list[tuple
     assert isinstance(store, _native.Store)
     root = os.geteuid() == 0
     return _native.compare_folder(
-        store, commit, clean(path), os.path.abspath(os.path.expanduser(directory)), owner=root, mtime=True, limit=1000
+        store,
+        commit,
+        clean(path),
+        os.path.abspath(os.path.expanduser(directory)),
+        owner=root,
+        mtime=True,
+        limit=1000,
     )
 
 

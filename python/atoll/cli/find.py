@@ -17,9 +17,18 @@ _UNITS = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 @click.command("find", **common.COMMAND)
 @click.argument("target", required=False, metavar="[COMMIT[:PATH]]", shell_complete=common.REF)
 @click.option("--name", metavar="PATTERN", help="The last part of the path matches (shell pattern).")
-@click.option("--path", "whole", metavar="PATTERN", help="The whole path matches (shell pattern; * crosses slashes).")
-@click.option("--type", "kind", type=click.Choice(list(_TYPES)), help="f file, d folder, l link, p pipe, s socket, c, b device.")
-@click.option("--size", "size", metavar="[+-]N[k|M|G]", help="Larger (+), smaller (-) or exactly this many bytes.")
+@click.option(
+    "--path", "whole", metavar="PATTERN", help="The whole path matches (shell pattern; * crosses slashes)."
+)
+@click.option(
+    "--type",
+    "kind",
+    type=click.Choice(list(_TYPES)),
+    help="f file, d folder, l link, p pipe, s socket, c, b device.",
+)
+@click.option(
+    "--size", "size", metavar="[+-]N[k|M|G]", help="Larger (+), smaller (-) or exactly this many bytes."
+)
 @common.z_option
 @common.store_option
 @common.json_option

@@ -18,7 +18,9 @@ LARGEST = 64 << 20
 @click.argument("target", required=False, metavar="[COMMIT[:PATH]]", shell_complete=common.REF)
 @click.option("-i", "--ignore-case", is_flag=True, help="Case does not matter.")
 @click.option("-F", "--fixed-strings", is_flag=True, help="PATTERN is text, no regular expression.")
-@click.option("-l", "--files-with-matches", "only_names", is_flag=True, help="Only the names of files that match.")
+@click.option(
+    "-l", "--files-with-matches", "only_names", is_flag=True, help="Only the names of files that match."
+)
 @common.z_option
 @common.store_option
 @common.json_option
@@ -43,7 +45,8 @@ def command(
 
     try:
         wanted = re.compile(
-            re.escape(pattern.encode()) if fixed_strings else pattern.encode(), re.IGNORECASE if ignore_case else 0
+            re.escape(pattern.encode()) if fixed_strings else pattern.encode(),
+            re.IGNORECASE if ignore_case else 0,
         )
     except re.error as error:
         raise Usage(f"'{pattern}' is no regular expression: {error}; -F takes it as text.") from error

@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 @click.argument("directory", required=False, metavar="[DIR]", type=click.Path())
 @click.option("--branch", "-b", default="main", show_default=True, help="The branch; it need not exist.")
 @click.option("--message", "-m", help="The commit's message.")
-@click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out, in .gitignore syntax; may be repeated.")
-@click.option("--skip-unreadable", is_flag=True, help="Leave out what cannot be read instead of stopping there.")
+@click.option(
+    "--exclude", multiple=True, metavar="PATTERN", help="Leave out, in .gitignore syntax; may be repeated."
+)
+@click.option(
+    "--skip-unreadable", is_flag=True, help="Leave out what cannot be read instead of stopping there."
+)
 @click.option("--replace", is_flag=True, help="Let this folder take the place of another one on the branch.")
 @click.option("--tar", "tar", metavar="FILE", help="Import a tar archive instead of a folder; - is stdin.")
 @common.store_option
@@ -83,7 +87,9 @@ def command(
                 progress=progress,
             )
     if as_json:
-        output.print_json({"store": os.fspath(opened.path), "made_store": made, "branch": branch, **_document(result)})
+        output.print_json(
+            {"store": os.fspath(opened.path), "made_store": made, "branch": branch, **_document(result)}
+        )
         return
     _say(result, branch)
 
@@ -100,7 +106,9 @@ def _document(result: ImportResult) -> dict[str, object]:
         "read_bytes": result.read_bytes,
         "unchanged": result.unchanged,
         "ignored": result.ignored,
-        "skipped": [{**output.path_json(os.fsencode(each.path)), "reason": each.reason} for each in result.skipped],
+        "skipped": [
+            {**output.path_json(os.fsencode(each.path)), "reason": each.reason} for each in result.skipped
+        ],
         "secrets": [output.path_json(os.fsencode(path)) for path in result.secrets],
         "rewritten": [output.path_json(os.fsencode(path)) for path in result.rewritten],
     }
@@ -117,7 +125,9 @@ _REASONS = {
 
 def _say(result: ImportResult, branch: str) -> None:
     for each in result.skipped[:20]:
-        common.note(f"{output.shown(os.fsencode(each.path))} was left out: {_REASONS.get(each.reason, each.reason)}.")
+        common.note(
+            f"{output.shown(os.fsencode(each.path))} was left out: {_REASONS.get(each.reason, each.reason)}."
+        )
     if len(result.skipped) > 20:
         common.note(f"{len(result.skipped) - 20} more paths were left out; --json lists all.")
     for path in result.rewritten:
@@ -125,7 +135,9 @@ def _say(result: ImportResult, branch: str) -> None:
     if result.secrets:
         names = ", ".join(output.shown(os.fsencode(path)) for path in result.secrets[:5])
         more = f" and {len(result.secrets) - 5} more" if len(result.secrets) > 5 else ""
-        common.note(f"These look like secrets and are in the commit: {names}{more}; --exclude or .atollignore leaves them out.")
+        common.note(
+            f"These look like secrets and are in the commit: {names}{more}; --exclude or .atollignore leaves them out."
+        )
     if not result.changed:
         print(f"{branch} {result.commit[:12]}: nothing changed ({result.files:,} files)")
         return

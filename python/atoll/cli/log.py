@@ -13,7 +13,9 @@ from atoll.cli import common, output
 @click.option("--oneline", is_flag=True, help="One line for each.")
 @common.store_option
 @common.json_option
-def command(reference: str | None, limit: int | None, oneline: bool, store: str | None, as_json: bool) -> None:
+def command(
+    reference: str | None, limit: int | None, oneline: bool, store: str | None, as_json: bool
+) -> None:
     """List a commit and its ancestors, newest first.
 
     COMMIT is a branch, a tag, `main~3`, or a unique prefix of an id; inside of a workspace it may be left out, and is

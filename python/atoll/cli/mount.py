@@ -58,7 +58,7 @@ def command(
     \b
     Examples:
       cd "$(atoll mount try-1)"
-      atoll mount try-1 /srv/work/try-1 --driver overlay
+      atoll mount try-1 /srv/try-1 --driver overlay
       atoll mount --all
     """
     from atoll.errors import Usage
@@ -78,7 +78,13 @@ def command(
         with common.progress(f"mount {branch}") as progress:
             mounted = [
                 opened.mount(
-                    branch, directory, driver=driver, fsync=fsync, scratch=scratch, note=common.note, progress=progress
+                    branch,
+                    directory,
+                    driver=driver,
+                    fsync=fsync,
+                    scratch=scratch,
+                    note=common.note,
+                    progress=progress,
                 )
             ]
     if as_json:

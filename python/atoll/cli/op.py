@@ -13,7 +13,9 @@ def command() -> None:
 
 
 @command.command("log", **common.COMMAND)
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most this many.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most this many."
+)
 @common.store_option
 @common.json_option
 def log(limit: int, store: str | None, as_json: bool) -> None:

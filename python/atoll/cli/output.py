@@ -51,7 +51,9 @@ def path_json(path: bytes, key: str = "path") -> dict[str, str]:
 def time_json(ns: int, minutes: int | None = None) -> str:
     """ISO 8601 in UTC with all nine digits."""
     seconds, nanoseconds = divmod(ns, 1_000_000_000)
-    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S") + f".{nanoseconds:09d}Z"
+    return (
+        datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S") + f".{nanoseconds:09d}Z"
+    )
 
 
 def entry_json(entry: Entry) -> dict[str, Any]:
@@ -108,7 +110,9 @@ def commit_json(commit: Commit) -> dict[str, Any]:
 def ref_json(ref: Ref) -> dict[str, Any]:
     """One branch or tag."""
     document: dict[str, Any] = {"kind": ref.kind, "name": ref.name, "commit": ref.commit, "base": ref.base}
-    return document | ({"folder": None} if ref.folder is None else path_json(os.fsencode(ref.folder), "folder"))
+    return document | (
+        {"folder": None} if ref.folder is None else path_json(os.fsencode(ref.folder), "folder")
+    )
 
 
 def operation_json(operation: Operation) -> dict[str, Any]:
@@ -122,7 +126,8 @@ def operation_json(operation: Operation) -> dict[str, Any]:
         "workspace": operation.workspace,
         "undoes": operation.undoes,
         "changes": [
-            {"kind": move.kind, "name": move.name, "old": move.old, "new": move.new} for move in operation.moves
+            {"kind": move.kind, "name": move.name, "old": move.old, "new": move.new}
+            for move in operation.moves
         ],
     }
 
@@ -140,7 +145,9 @@ def print_names(names: Iterable[bytes], null: bool) -> None:
 def shown(name: bytes) -> str:
     """A name for people: what cannot be shown is escaped."""
     text = name.decode("utf-8", "backslashreplace")
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii") for sign in text)
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii") for sign in text
+    )
 
 
 def size(count: float) -> str:

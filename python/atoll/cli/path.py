@@ -11,7 +11,13 @@ from atoll.cli import common, output
 
 @click.command("path", **common.COMMAND)
 @click.argument("target", required=False, metavar="[COMMIT[:PATH]]", shell_complete=common.REF)
-@click.option("--workspace", "-w", metavar="WS", shell_complete=common.WORKSPACE, help="The folder of a workspace instead.")
+@click.option(
+    "--workspace",
+    "-w",
+    metavar="WS",
+    shell_complete=common.WORKSPACE,
+    help="The folder of a workspace instead.",
+)
 @common.store_option
 @common.json_option
 def command(target: str | None, workspace: str | None, store: str | None, as_json: bool) -> None:
@@ -26,7 +32,7 @@ def command(target: str | None, workspace: str | None, store: str | None, as_jso
       diff -r "$(atoll path main:src)" "$(atoll path a1:src)"
       cd "$(atoll path -w try-1)"
     """
-    from atoll import _native
+    from atoll import _native, helpers
     from atoll.browsing import clean
 
     if workspace is not None:
@@ -36,7 +42,7 @@ def command(target: str | None, workspace: str | None, store: str | None, as_jso
         reference, path = common.split_reference(target or "")
         commit = opened.resolve(common.reference_or_here(opened, reference or None))
         opened.stat(commit, path)
-        where = os.fsencode(_native.history_path(opened.native, commit))
+        where = os.fsencode(_native.history_path(opened.native, helpers.command(), commit))
         inside = clean(path)
         where = os.path.join(where, inside) if inside else where
     if as_json:

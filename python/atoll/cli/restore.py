@@ -8,8 +8,12 @@ from atoll.cli import common, output
 
 
 @click.command("restore", **common.COMMAND)
-@click.option("--from", "source", required=True, metavar="COMMIT", shell_complete=common.REF, help="What to bring back.")
-@click.option("-w", "--workspace", metavar="WS", shell_complete=common.WORKSPACE, help="The workspace; default: here.")
+@click.option(
+    "--from", "source", required=True, metavar="COMMIT", shell_complete=common.REF, help="What to bring back."
+)
+@click.option(
+    "-w", "--workspace", metavar="WS", shell_complete=common.WORKSPACE, help="The workspace; default: here."
+)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @common.store_option
 @common.json_option

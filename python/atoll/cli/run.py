@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -211,7 +211,7 @@ def command(ctx: click.Context, /, store: str | None, as_json: bool, quiet: bool
             message=values["message"],
         )
         options = Options(**options_of(values), stands_in=standing_in(), forward_signals=True)
-        say = silent if quiet else note
+        notes, say = listener(quiet, as_json)
         with progress("run") as drawn:
             done = run(
                 open_store(store), program, settings, options, note=say, progress=drawn, patience=patience()
@@ -224,8 +224,10 @@ def command(ctx: click.Context, /, store: str | None, as_json: bool, quiet: bool
     return done.returncode
 
 
-def silent(sentence: str) -> None:
-    """Takes a sentence that nobody wants."""
+def listener(quiet: bool, as_json: bool) -> tuple[list[str], Callable[[str], None]]:
+    """Where sentences for people go: to stderr, or with --json into the document."""
+    notes: list[str] = []
+    return notes, notes.append if quiet or as_json else note
 
 
 def standing_in() -> str | None:
@@ -259,5 +261,4 @@ def result_json(result: RunResult) -> dict[str, Any]:
         "namespace": result.namespace,
         "cgroup": result.cgroup,
         "left_behind": [{"pid": pid, "name": name} for pid, name in result.left_behind],
-        "notes": list(result.notes),
     }

@@ -39,7 +39,20 @@ def command(target: str, store: str | None, as_json: bool) -> None:
     if as_json:
         output.print_json({"commit": commit, **document})
         return
-    for key in ("path", "type", "mode", "uid", "gid", "size", "nlink", "ino", "mtime", "ctime", "btime", "target"):
+    for key in (
+        "path",
+        "type",
+        "mode",
+        "uid",
+        "gid",
+        "size",
+        "nlink",
+        "ino",
+        "mtime",
+        "ctime",
+        "btime",
+        "target",
+    ):
         if key in document:
             print(f"{key:7} {document[key] if key != 'path' else output.shown(entry.path_bytes) or '/'}")
     for name, value in attributes.items():

@@ -26,4 +26,8 @@ def command(store: str | None, as_json: bool) -> None:
     width = max(len(key) for key in stats)
     for key, value in stats.items():
         shown = output.size(value) if key.endswith("bytes") and isinstance(value, int) else value
-        print(f"{key.replace('_', ' ').ljust(width)}  {shown:,}" if isinstance(shown, int) else f"{key.replace('_', ' ').ljust(width)}  {shown}")
+        print(
+            f"{key.replace('_', ' ').ljust(width)}  {shown:,}"
+            if isinstance(shown, int)
+            else f"{key.replace('_', ' ').ljust(width)}  {shown}"
+        )

@@ -41,14 +41,18 @@ def command(workspace: str | None, null: bool, store: str | None, as_json: bool)
         output.print_names([change.path_bytes for change in status.changes], True)
         return
     state = "mounted at" if found.mounted else "not mounted; last at"
-    print(f"{output.colour(found.branch, 'bold')}  {state} {output.shown(os.fsencode(found.path))}  ({found.driver})")
+    print(
+        f"{output.colour(found.branch, 'bold')}  {state} {output.shown(os.fsencode(found.path))}  ({found.driver})"
+    )
     print(f"base {found.base[:12]}  last commit {found.head[:12]}")
     if found.settings.get("fsync") == "commit":
         print("fsync: not durable before the next commit (--fsync=commit)")
     elif str(found.settings.get("scratch", "disk")).startswith("memory"):
         print("fsync: in memory only; commit to keep (--scratch memory)")
     if status.moved:
-        print(f"The branch moved elsewhere since; `atoll commit {found.branch} --to NEW` keeps this workspace's changes.")
+        print(
+            f"The branch moved elsewhere since; `atoll commit {found.branch} --to NEW` keeps this workspace's changes."
+        )
     print_changes(status.changes)
 
 

@@ -29,7 +29,14 @@ def command(workspaces: tuple[str, ...], every: bool, store: str | None, as_json
     documents = []
     for workspace in found:
         result = workspace.umount(note=common.note)
-        documents.append({"branch": workspace.branch, "kept": result.kept, "changes": result.changes, "place": result.place})
+        documents.append(
+            {
+                "branch": workspace.branch,
+                "kept": result.kept,
+                "changes": result.changes,
+                "place": result.place,
+            }
+        )
         if result.kept and not as_json:
             common.note(
                 f"{result.changes:,} uncommitted changes of '{workspace.branch}' are kept in {result.place}; "

@@ -57,6 +57,7 @@ class Capture:
 
     progress: Progress | None = None
     freeze: Freeze | None = None
+    """Stops the processes that write here when they never keep still."""
 
 
 class Driver(Protocol):
@@ -75,6 +76,9 @@ class Driver(Protocol):
 
     def has_content(self, place: Place) -> bool:
         """Whether there is something to capture, mounted or not."""
+
+    def recover(self, place: Place, *, note: Note) -> None:
+        """Puts in order what a crash left of an unmounted workspace; comes before `has_content` and `mount`."""
 
     def mount(self, place: Place, options: MountOptions, *, note: Note, progress: Progress | None) -> None:
         """Makes the workspace usable at its mount point, which is an existing empty folder or (after an unmount or a

@@ -39,6 +39,18 @@ class CopyDriver:
     def has_content(self, place: Place) -> bool:
         return bool(place.settings.get("written")) and place.mountpoint.is_dir()
 
+    def _aside(self, place: Place) -> Path:
+        folder = place.mountpoint
+        return folder.with_name(f".{folder.name}.atoll-{place.record['id'][:8]}")
+
+    def recover(self, place: Place, *, note: Note) -> None:
+        aside, folder = self._aside(place), place.mountpoint
+        if place.settings.get("written") and aside.is_dir():
+            # An unmount was cut off. Half-removed or whole: the capture will tell what is missing.
+            if folder.is_dir():
+                folder.rmdir()
+            os.rename(aside, folder)
+
     def mount(self, place: Place, options: MountOptions, *, note: Note, progress: Progress | None) -> None:
         if not self.has_content(place):
             summary = place.store.commit(place.record["head"])["summary"]
@@ -97,7 +109,7 @@ class CopyDriver:
                 details={"processes": [{"pid": user.pid, "name": user.name} for user in users]},
             )
         # Out of everybody's sight first: what is compared below is then what is removed.
-        aside = folder.with_name(f".{folder.name}.atoll-{place.record['id'][:8]}")
+        aside = self._aside(place)
         os.rename(folder, aside)
         try:
             changes = _native.copy_changes(place.store, aside, self._index(place), place.record["head"])

@@ -1,14 +1,34 @@
-"""The `overlay` driver: kernel overlayfs over the store's history mount."""
+"""The `overlay` driver: kernel overlayfs over the store's history mount.
+
+The lower is the folder of one commit, the workspace's base, served read-only and cached for ever; the upper is a folder
+on disk (`STORE/workspaces/ID/upper`) or in memory. After a commit the lower stays, so capture is always relative to
+the base; a clean unmount empties the upper, and the next mount starts at the last commit.
+"""
 
 from __future__ import annotations
 
+import functools
+import os
+import re
 from pathlib import Path
 
-from atoll import _native
+from atoll import _native, helpers
 from atoll.drivers.base import Capture, MountOptions, Note, Place, Progress
-from atoll.errors import Unsupported
+from atoll.errors import AtollError, NotFound, Usage
 
-__all__ = ["OverlayDriver"]
+__all__ = ["OverlayDriver", "parse_scratch"]
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def parse_scratch(text: str) -> tuple[bool, int | None]:
+    """`disk`, `memory` or `memory:SIZE` as (in memory, bytes)."""
+    if text == "disk":
+        return False, None
+    found = re.fullmatch(r"memory(?::(\d+)([kmgKMG]?))?", text)
+    if found is None:
+        raise Usage(f"'{text}' is no scratch; write disk, memory or memory:SIZE (for example memory:2G).")
+    return True, None if found[1] is None else int(found[1]) * _UNITS[found[2].lower()]
 
 
 class OverlayDriver:
@@ -17,25 +37,115 @@ class OverlayDriver:
     name = "overlay"
 
     def unavailable(self, store_dir: Path, options: MountOptions) -> str | None:
-        return "it is not bound yet."
+        in_memory, _ = parse_scratch(options.scratch)
+        if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+            return (
+                "/dev/fuse is missing or closed to this user, so history cannot be mounted; in a container add "
+                "'--device /dev/fuse --cap-add SYS_ADMIN', else `atoll doctor` says what mends it."
+            )
+        return _probe("/dev/shm" if in_memory and os.path.isdir("/dev/shm") else os.fspath(store_dir))
+
+    def _parts(self, place: Place) -> Path:
+        """The folder that holds `upper` and `work`."""
+        return place.folder / "scratch" if self._in_memory(place) else place.folder
+
+    def _in_memory(self, place: Place) -> bool:
+        return str(place.settings.get("scratch", "disk")) != "disk"
 
     def is_mounted(self, place: Place) -> bool:
-        return False
+        return place.record["mountpoint"] is not None and _native.overlay_mounted(place.mountpoint)
 
     def has_content(self, place: Place) -> bool:
-        return False
+        return (self._parts(place) / "upper").is_dir()
+
+    def recover(self, place: Place, *, note: Note) -> None:
+        parts = self._parts(place)
+        if not parts.is_dir():
+            return
+        if _native.overlay_was_volatile(parts):
+            aside = _native.overlay_set_aside(parts)
+            note(
+                f"'{place.record['branch']}' was mounted with --fsync=commit when the machine or its mount went down, so "
+                f"what was not committed cannot be trusted; it is kept in {aside} for you to look into."
+            )
+        _native.overlay_recover(parts, place.record["base"])
 
     def mount(self, place: Place, options: MountOptions, *, note: Note, progress: Progress | None) -> None:
-        raise Unsupported("The overlay driver is not bound yet; use --driver copy.")
+        in_memory, size = parse_scratch(options.scratch)
+        parts = self._parts(place)
+        if in_memory:
+            parts.mkdir(exist_ok=True)
+            if not _native.scratch_mounted(parts):
+                _native.scratch_mount(parts, size)
+        record = place.record
+        _native.overlay_mount(
+            place.store,
+            helpers.command(),
+            record["base"],
+            record["id"],
+            parts,
+            options.fsync,
+            place.mountpoint,
+        )
+        place.settings["present"] = True
+
+    def _capture(self, place: Place, capture: Capture, *, last: bool = False) -> _native.CaptureDict:
+        if not self.has_content(place):
+            raise NotFound(
+                f"The changes of workspace '{place.record['branch']}' are gone (a scratch in memory ends with the "
+                "machine); `atoll umount` forgets it."
+            )
+        in_memory = self._in_memory(place)
+        return {
+            "folder": os.fspath(self._parts(place)),
+            "index": os.fspath(place.folder / "index"),
+            "workspace": place.record["id"],
+            "base": place.record["base"],
+            "head": place.record["head"],
+            "mountpoint": os.fspath(place.mountpoint) if self.is_mounted(place) else None,
+            "freeze": capture.freeze,
+            # A store through a map leaves no trace on tmpfs: the capture that decides over deletion reads all.
+            "trust_index": not (last and in_memory),
+        }
 
     def commit(self, place: Place, request: _native.RequestDict, capture: Capture) -> _native.CommittedDict:
-        raise Unsupported("The overlay driver is not bound yet; use --driver copy.")
+        wanted = self._capture(place, capture)
+        return _native.overlay_commit(place.store, request, wanted, progress=capture.progress)
 
     def changes(self, place: Place, capture: Capture) -> list[_native.ChangeDict]:
-        raise Unsupported("The overlay driver is not bound yet; use --driver copy.")
+        return _native.overlay_changes(place.store, self._capture(place, capture), progress=capture.progress)
 
     def unmount(self, place: Place, *, note: Note) -> int:
-        raise Unsupported("The overlay driver is not bound yet; use --driver copy.")
+        parts = self._parts(place)
+        if self.is_mounted(place):
+            _native.overlay_umount(place.store, place.record["id"], parts, place.mountpoint)
+        place.settings["present"] = False
+        if not self.has_content(place):
+            self._end_scratch(place)
+            return 0
+        changes = _native.overlay_changes(place.store, self._capture(place, Capture(), last=True))
+        if changes:
+            return len(changes)
+        self.discard(place)
+        return 0
 
     def discard(self, place: Place) -> None:
-        raise Unsupported("The overlay driver is not bound yet; use --driver copy.")
+        parts = self._parts(place)
+        if (parts / "upper").is_dir():
+            record: _native.WorkspaceDict = {**place.record, "base": place.record["head"]}
+            _native.overlay_reset(place.store, parts, record)
+        self._end_scratch(place)
+
+    def _end_scratch(self, place: Place) -> None:
+        scratch = place.folder / "scratch"
+        if scratch.is_dir() and _native.scratch_mounted(scratch):
+            _native.scratch_umount(scratch)
+
+
+@functools.cache
+def _probe(folder: str) -> str | None:
+    """Tried once for each folder in a process: it makes folders and a mount that nobody sees."""
+    try:
+        return _native.overlay_probe(folder)
+    except AtollError as error:
+        return error.message
