@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 NOBODY = 65534
-ATOLL = [sys.executable, "-m", "atoll.cli"]
+ATOLL = [os.path.join(os.path.dirname(sys.executable), "atoll")]
 SOURCE = Path(__file__).resolve().parents[2] / "python"
 
 

@@ -11,10 +11,10 @@ from atoll.cli.run import (
     CommandLine,
     as_failure,
     command_options,
+    listener,
     options_of,
     patience,
     report,
-    silent,
     standing_in,
 )
 from atoll.errors import NotFound

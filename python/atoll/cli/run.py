@@ -216,11 +216,14 @@ def command(ctx: click.Context, /, store: str | None, as_json: bool, quiet: bool
             done = run(
                 open_store(store), program, settings, options, note=say, progress=drawn, patience=patience()
             )
-    report(
-        done.result,
-        {"branch": done.branch, "base": done.base, "commit": done.commit, "kept": done.kept},
-        as_json,
-    )
+    more = {
+        "branch": done.branch,
+        "base": done.base,
+        "commit": done.commit,
+        "kept": done.kept,
+        "notes": notes,
+    }
+    report(done.result, more, as_json)
     return done.returncode
 
 
