@@ -179,7 +179,7 @@ fn number(nodes: &mut [Node], base: &Base, ids: &mut Ids, known: &mut HashMap<u6
         if node.in_base {
             continue;
         }
-        let kept = known.get(&node.stat.ino).filter(|_| at != 0).copied();
+        let kept = known.get(&node.stat.ino).filter(|(ino, _)| (at == 0) == (*ino == Ino::ROOT)).copied();
         let inherited = node.birth;
         let (ino, birth) = match kept {
             Some(kept) => kept,
