@@ -365,3 +365,88 @@ fn workspace(reader: &mut Reader) -> Result<Workspace> {
         created: time(reader)?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn state() -> RefState {
+        RefState { commit: Hash::of(b"c"), base: Hash::of(b"b"), folder: Some(b"/home/\xff".to_vec()) }
+    }
+
+    fn operation() -> Operation {
+        Operation {
+            seq: 7,
+            time: Time { sec: -1, nsec: 999_999_999 },
+            user: "user@host".to_owned(),
+            kind: "commit".to_owned(),
+            note: "a note".to_owned(),
+            workspace: Some("0123456789abcdef".to_owned()),
+            undoes: Some(3),
+            changes: vec![RefChange {
+                name: RefName::Branch("a/b".to_owned()),
+                old: None,
+                new: Some(state()),
+            }],
+        }
+    }
+
+    fn every_kind() -> Vec<Record> {
+        let id = Hash::of(b"id");
+        vec![
+            Record::Operation(Published {
+                operation: operation(),
+                commits: vec![(id, Num(3), b"record".to_vec())],
+                pack: Some(u64::MAX),
+                embedded: Some(b"pack".to_vec()),
+                next_num: 9,
+            }),
+            Record::Workspace(Box::new(Workspace {
+                id: "0123456789abcdef".to_owned(),
+                branch: "main".to_owned(),
+                driver: "copy".to_owned(),
+                base: id,
+                head: id,
+                mountpoint: Some("/mnt".into()),
+                settings: "{}".to_owned(),
+                created: Time { sec: 1, nsec: 2 },
+            })),
+            Record::WorkspaceGone("0123456789abcdef".to_owned()),
+            Record::Slot { number: 8191, generation: 4, commit: Some(id) },
+            Record::Collected(Collected {
+                removed: vec![PackId::File(5), PackId::Log(6)],
+                added: vec![7],
+                dead: vec![(3, 2), (9, 1)],
+                commits: vec![id],
+                expired_seq: 8,
+                epoch: 2,
+            }),
+            Record::Counters { next_num: 1, next_seq: 2, epoch: 3, expired_seq: 4 },
+            Record::Commit { id, root: Num(1), record: b"record".to_vec() },
+            Record::Pack { id: 3, dead: vec![(0, 1)] },
+            Record::Ref(RefName::Tag("v1".to_owned()), state()),
+            Record::History(operation()),
+            Record::Embedded(b"pack".to_vec()),
+            Record::Dead(vec![(1, 1), (3, 4)]),
+        ]
+    }
+
+    #[test]
+    fn every_kind_is_read_as_it_was_written_and_refused_when_cut() {
+        for record in every_kind() {
+            let bytes = record.encode();
+            assert_eq!(Record::decode(&bytes).unwrap(), record);
+            for len in 0..bytes.len() {
+                assert!(Record::decode(&bytes[..len]).is_err(), "{record:?} cut to {len}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_safe(kind in 0u8..14, bytes in any::<Vec<u8>>()) {
+            let _ = Record::decode(&[&[kind][..], &bytes].concat());
+        }
+    }
+}

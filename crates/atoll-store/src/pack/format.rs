@@ -284,3 +284,56 @@ fn decode_frame(bytes: &[u8], end: u64) -> Result<Frame> {
     }
     Ok(frame)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn table(numbers: &[u64]) -> Table {
+        let frames = vec![Frame {
+            offset: 16,
+            stored: 50,
+            raw: 100,
+            checksum: 7,
+            base: Num(0),
+            kind: Kind::Chunk,
+            coding: Coding::Zstd,
+            depth: 0,
+        }];
+        let entries: Vec<_> = numbers
+            .iter()
+            .map(|&num| {
+                (
+                    Num(num),
+                    Entry { hash: Hash::of(&num.to_le_bytes()), frame: 0, offset: num as u32 % 90, len: 10 },
+                )
+            })
+            .collect();
+        Table::new(&entries, frames)
+    }
+
+    proptest! {
+        #[test]
+        fn a_table_is_read_as_it_was_written(numbers in prop::collection::btree_set(1u64..500, 0..100), flip in any::<prop::sample::Index>()) {
+            let numbers: Vec<u64> = numbers.into_iter().collect();
+            let written = table(&numbers);
+            let mut bytes = written.encode(66);
+            let len = 66 + bytes.len() as u64;
+            let at = bytes.len() - TRAILER_LEN;
+            let read = |bytes: &[u8]| {
+                let trailer: [u8; TRAILER_LEN] = bytes[at..].try_into().expect("a trailer");
+                Table::offset(&trailer, len).and_then(|_| Table::decode(&bytes[..at], &trailer))
+            };
+            let back = read(&bytes).unwrap();
+            for num in 0..501 {
+                prop_assert_eq!(back.get(Num(num)).is_some(), numbers.contains(&num));
+                prop_assert_eq!(back.get(Num(num)), written.get(Num(num)));
+            }
+            prop_assert_eq!(back.iter().map(|(num, _)| num.0).collect::<Vec<_>>(), numbers);
+            let flip = flip.index(bytes.len());
+            bytes[flip] ^= 1;
+            prop_assert!(read(&bytes).is_err(), "byte {} was flipped", flip);
+        }
+    }
+}

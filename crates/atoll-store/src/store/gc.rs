@@ -142,8 +142,12 @@ impl Store {
                 tx.record(self, &Record::Collected(collected), None)?;
             }
             Ok(Some(report))
-        })?;
-        let Some(mut report) = outcome else { return Ok(None) };
+        });
+        if outcome.is_err() && self.is_uncertain() {
+            copies.into_iter().for_each(|copy| copy.finished.keep());
+            return outcome;
+        }
+        let Some(mut report) = outcome? else { return Ok(None) };
         let mut bytes = 0i64;
         for copy in copies {
             bytes -= copy.finished.len as i64;

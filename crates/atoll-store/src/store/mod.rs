@@ -56,6 +56,9 @@ struct Inner {
     write: Mutex<write::Side>,
     cache: cache::Caches,
     numbers: Mutex<std::ops::Range<u64>>,
+    /// Set when a record of a change that failed could not be taken off the log again: it may come back, so the
+    /// pack that it names must stay.
+    uncertain: std::sync::atomic::AtomicBool,
 }
 
 impl Store {

@@ -4,7 +4,7 @@ use super::{Store, db};
 use crate::Result;
 
 /// The least that is taken from the database at once.
-const RANGE: u64 = 1024;
+const RANGE: u64 = 128;
 
 impl Store {
     /// `count` numbers that nobody else has or will have.

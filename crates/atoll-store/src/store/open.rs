@@ -111,6 +111,7 @@ impl Store {
                 write: Mutex::new(Side::new(folder)),
                 cache: cache::Caches::default(),
                 numbers: Mutex::new(0..0),
+                uncertain: Default::default(),
                 dir,
             }),
         };

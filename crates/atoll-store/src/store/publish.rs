@@ -1,6 +1,7 @@
 //! Makes a writer's objects, commits and ref moves part of the store.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 
 use rusqlite::OptionalExtension;
 
@@ -56,7 +57,7 @@ impl Store {
             .as_ref()
             .and_then(|table| table.runs().last())
             .map_or(0, |run| run.first + u64::from(run.count));
-        let (seq, grown) = self.write(|tx| {
+        let outcome = self.write(|tx| {
             if db::meta(&tx.db, "gc_epoch")? != written.epoch {
                 self.check_found(tx, &written.external)?;
             }
@@ -81,11 +82,19 @@ impl Store {
             });
             let grown = tx.record(self, &record, table.as_ref())?;
             Ok((seq, grown))
-        })?;
-        if let Some(file) = pack_file {
+        });
+        if let Some(file) = pack_file
+            && (outcome.is_ok() || self.is_uncertain())
+        {
             file.keep();
         }
+        let (seq, grown) = outcome?;
         Ok(Published { seq, commits: ids, stored_bytes: stored_bytes + grown })
+    }
+
+    /// See `Inner::uncertain`.
+    pub(super) fn is_uncertain(&self) -> bool {
+        self.inner.uncertain.load(Ordering::SeqCst)
     }
 
     /// gc ran since the writer began: what it relies on must still be there, and be something that can be found

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rusqlite::{Transaction, TransactionBehavior};
 use rustix::fs::{FlockOperation, flock};
@@ -98,11 +99,11 @@ impl Store {
         tx.start = tx.end;
         match work(&mut tx) {
             Ok(result) => {
-                tx.commit(before, self.inner.profile)?;
+                tx.commit(before, self)?;
                 Ok(result)
             }
             Err(error) => {
-                tx.undo()?;
+                tx.undo(self)?;
                 Err(error)
             }
         }
@@ -198,7 +199,8 @@ impl WriteTx<'_> {
         Ok(())
     }
 
-    fn commit(self, before: u64, profile: Profile) -> Result<()> {
+    fn commit(self, before: u64, store: &Store) -> Result<()> {
+        let profile = store.profile();
         let WriteTx { db, log, start, end, durable } = self;
         let finish = || -> Result<()> {
             if end != start && (profile == Profile::Full || (durable && profile == Profile::Normal)) {
@@ -214,20 +216,24 @@ impl WriteTx<'_> {
             finish().and_then(|()| db.commit().map_err(|error| db::db_error(error, "commit a change")));
         if let Err(error) = done {
             // The caller hears that it failed, so it must not come back at the next start.
-            cut_back(&log, start)?;
+            cut_back(store, &log, start)?;
             return Err(error);
         }
         let _ = fault::hit(Point::DatabaseCommitted);
         Ok(())
     }
 
-    fn undo(self) -> Result<()> {
+    fn undo(self, store: &Store) -> Result<()> {
         let WriteTx { db, log, start, .. } = self;
-        db.rollback()?;
-        cut_back(&log, start)
+        cut_back(store, &log, start)?;
+        Ok(db.rollback()?)
     }
 }
 
-fn cut_back(log: &Log, start: u64) -> Result<()> {
-    if log.len()? > start { log.cut(start) } else { Ok(()) }
+fn cut_back(store: &Store, log: &Log, start: u64) -> Result<()> {
+    let cut = log.len().and_then(|len| if len > start { log.cut(start) } else { Ok(()) });
+    if cut.is_err() {
+        store.inner.uncertain.store(true, Ordering::SeqCst);
+    }
+    cut
 }

@@ -1,12 +1,14 @@
 //! What must be kept.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::Connection;
 
 use crate::pack::Coding;
 use crate::store::{Store, db, ops, publish, refs, workspaces};
+use crate::tree::Node;
 use crate::{Error, Hash, Num, Objects, Result};
 
 /// Where marking begins.
@@ -43,6 +45,16 @@ pub(super) fn roots(db: &Connection, expire: Duration) -> Result<Roots> {
         commits.extend(states.flat_map(|state| [state.commit, state.base]));
     }
     Ok(Roots { commits, expired })
+}
+
+/// A node that is what its name says: what a wrong one names is not what is alive.
+fn verified(store: &Store, num: Num) -> Result<Arc<Node>> {
+    let node = store.node(num)?;
+    let (name, real) = (store.hash(num)?, Hash::of_node(&node.canonical(store)?));
+    if name != real {
+        return Err(Error::damaged(format!("Tree node {name} has the contents of {real}.")));
+    }
+    Ok(node)
 }
 
 /// Commits and objects that are kept.
@@ -91,7 +103,7 @@ impl Mark {
                 continue;
             }
             self.unclosed.push(num);
-            let node = store.node(num).inspect_err(|_| {
+            let node = verified(store, num).inspect_err(|_| {
                 self.live.remove(&num);
             })?;
             todo.extend(node.children());

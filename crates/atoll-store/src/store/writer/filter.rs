@@ -4,16 +4,20 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::store::{Store, apply};
+use crate::store::{Store, apply, db};
 use crate::{Hash, Num, Objects, Result};
 
 /// A copy takes 16 bytes an object.
 const COPY_MAX: u64 = 8 << 20;
 /// Asking the database costs about as much as copying this many rows.
 const ROWS_PER_QUESTION: u64 = 16;
+/// So few are asked one by one in any case.
+const QUESTIONS_MIN: u64 = 256;
 
 pub(super) struct Filter {
-    objects: u64,
+    empty: bool,
+    /// How many objects there are, asked for when there are many questions.
+    objects: OnceLock<u64>,
     questions: AtomicU64,
     /// Prefix and number, sorted.
     copy: OnceLock<Vec<(i64, u64)>>,
@@ -21,24 +25,38 @@ pub(super) struct Filter {
 
 impl Filter {
     pub(super) fn new(store: &Store) -> Result<Filter> {
-        let objects = store.read(|db| {
-            let mut statement = db.prepare_cached("SELECT coalesce(sum(objects), 0) FROM packs")?;
-            Ok(statement.query_row([], |row| row.get::<_, i64>(0))?)
-        })? as u64;
-        Ok(Filter { objects, questions: AtomicU64::new(0), copy: OnceLock::new() })
+        let empty = store.read(|db| db::meta(db, "next_num"))? == 1;
+        Ok(Filter { empty, objects: OnceLock::new(), questions: AtomicU64::new(0), copy: OnceLock::new() })
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.objects == 0
+        self.empty
+    }
+
+    fn wants_copy(&self, store: &Store) -> Result<bool> {
+        let questions = self.questions.fetch_add(1, Ordering::Relaxed);
+        if questions < QUESTIONS_MIN {
+            return Ok(false);
+        }
+        let objects = match self.objects.get() {
+            Some(objects) => *objects,
+            None => {
+                let objects = store.read(|db| {
+                    let query = "SELECT coalesce(sum(objects), 0) FROM packs";
+                    Ok(db.query_row(query, [], |row| row.get::<_, i64>(0))? as u64)
+                })?;
+                *self.objects.get_or_init(|| objects)
+            }
+        };
+        Ok(objects <= COPY_MAX && questions * ROWS_PER_QUESTION >= objects)
     }
 
     pub(super) fn find(&self, store: &Store, hash: &Hash) -> Result<Option<Num>> {
         if self.is_empty() {
             return Ok(None);
         }
-        let questions = self.questions.fetch_add(1, Ordering::Relaxed);
         if self.copy.get().is_none() {
-            if questions < 256 || questions * ROWS_PER_QUESTION < self.objects || self.objects > COPY_MAX {
+            if !self.wants_copy(store)? {
                 return store.find(hash);
             }
             let rows = load(store)?;
