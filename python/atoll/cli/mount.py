@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     type=click.Choice(["auto", "overlay", "copy"]),
     default="auto",
     show_default=True,
-    help="How: overlay (the kernel's, at full speed) or copy (a plain folder); auto takes the first that works.",
+    help=(
+        "How: overlay (the kernel's, at full speed) or copy (a plain folder); auto takes the first that"
+        " works."
+    ),
 )
 @click.option(
     "--fsync",
@@ -52,8 +55,8 @@ def command(
 ) -> None:
     """Make BRANCH a writable folder: DIR, which must be empty or not exist, else a managed place.
 
-    Stdout is the folder's path and nothing else. A workspace that was unmounted with uncommitted changes, or lost by a
-    crash, comes back with them.
+    Stdout is the folder's path and nothing else. A workspace that was unmounted with uncommitted changes, or
+    lost by a crash, comes back with them.
 
     \b
     Examples:
@@ -87,11 +90,21 @@ def command(
                     progress=progress,
                 )
             ]
+        _tell_what_leads_out(mounted[0])
     if as_json:
         documents = [document(workspace) for workspace in mounted]
         output.print_json({"workspaces": documents} if every else documents[0])
     else:
         output.print_names([os.fsencode(workspace.path) for workspace in mounted], False)
+
+
+def _tell_what_leads_out(workspace: Workspace) -> None:
+    """A plain mount is not at the path that was imported: what names that path leads programs out of it."""
+    from atoll.run.outside import sentence
+
+    origin = workspace.store.ref(workspace.branch).folder
+    if origin is not None and os.path.isdir(origin) and (line := sentence(workspace.path, origin)):
+        common.note(f"{line} `atoll exec {workspace.branch} -- COMMAND` shows the workspace at that path.")
 
 
 def document(workspace: Workspace) -> dict[str, object]:

@@ -16,8 +16,8 @@ __all__ = ["Outside", "find", "sentence"]
 #: Folders whose insides are not looked at for links and virtual environments.
 _SKIPPED = {".git", "node_modules", "__pycache__", "target", ".tox", ".mypy_cache", ".cache"}
 _DEPTH = 3
-#: Directory entries looked at altogether: a look at a huge tree must not take longer than the mount.
-_BUDGET = 20_000
+#: Directory entries looked at altogether: the look must not take longer than the mount itself.
+_BUDGET = 4_000
 
 
 @dataclass(frozen=True, slots=True)
