@@ -1,7 +1,7 @@
 //! A tree becomes a host folder; and the comparison of both, byte for byte.
 
 mod compare;
-mod meta;
+pub(crate) mod meta;
 mod write;
 
 use std::path::Path;

@@ -4,6 +4,7 @@
 //! Read in this order: [`scan`] (names and stat data of a folder), [`ingest`] (contents, and the edits that
 //! make a tree of both), then the verbs: [`import`], [`export`], [`tar`], [`copy`].
 
+pub mod apply;
 pub mod copy;
 pub mod export;
 pub mod ignore;
