@@ -128,11 +128,16 @@ impl Bench {
             mounted: false,
             trust_index: true,
         };
-        fs::create_dir(bench.upper()).unwrap();
-        fs::create_dir(bench.work()).unwrap();
-        same_attributes(&bench.path("lower"), &bench.upper());
+        bench.make_upper();
         bench.mount();
         bench
+    }
+
+    /// An empty upper; the merged root shows its attributes.
+    pub fn make_upper(&self) {
+        fs::create_dir(self.upper()).unwrap();
+        fs::create_dir(self.work()).unwrap();
+        same_attributes(&self.path("lower"), &self.upper());
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
