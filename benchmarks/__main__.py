@@ -72,6 +72,7 @@ def main() -> int:
         os.environ[f"XDG_{folder.upper()}_HOME"] = str(place / folder)
     os.environ["XDG_RUNTIME_DIR"] = str(place / "run")
     (place / "run").mkdir(mode=0o700)
+    os.environ["ATOLL_SERVER_IDLE"] = "1"  # a fresh mount has to wait for the server before it to end
     for name in ("ATOLL_STORE", "ATOLL_WORKSPACE", "ATOLL_BRANCH", "ATOLL_BASE"):
         os.environ.pop(name, None)
     memory = mount_memory(place)

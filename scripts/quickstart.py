@@ -203,13 +203,11 @@ def main() -> int:
     atoll = Path(sys.executable).parent / "atoll"
     place = Path(tempfile.mkdtemp(prefix="atoll-tour."))
     env = {name: value for name, value in os.environ.items() if not name.startswith("ATOLL_")}
-    for name, folder in (
-        ("XDG_DATA_HOME", "data"),
-        ("XDG_RUNTIME_DIR", "run"),
-        ("XDG_CONFIG_HOME", "config"),
-    ):
-        (place / folder).mkdir(mode=0o700)
-        env[name] = str(place / folder)
+    for folder in ("data", "config"):
+        env[f"XDG_{folder.upper()}_HOME"] = str(place / folder)
+    env["XDG_RUNTIME_DIR"] = str(place / "run")
+    (place / "run").mkdir(mode=0o700)
+    env["ATOLL_SERVER_IDLE"] = "1"  # the closing check waits for the history server to end by itself
     tour = Tour(atoll, place / "project", env)
     failed = None
     try:

@@ -10,6 +10,8 @@ chmod 755 "$scratch"
 export XDG_DATA_HOME=$scratch/data XDG_RUNTIME_DIR=$scratch/run XDG_CONFIG_HOME=$scratch/config
 export XDG_CACHE_HOME=$scratch/cache TMPDIR=$scratch/tmp
 unset ATOLL_STORE ATOLL_WORKSPACE ATOLL_BRANCH ATOLL_BASE
+# A history server ends by itself half a minute after its last use; nobody waits for that here.
+export ATOLL_SERVER_IDLE=${ATOLL_SERVER_IDLE:-1}
 mkdir -p "$XDG_DATA_HOME" "$XDG_RUNTIME_DIR" "$XDG_CONFIG_HOME" "$XDG_CACHE_HOME"
 mkdir -m 1777 "$TMPDIR"
 chmod 700 "$XDG_RUNTIME_DIR"

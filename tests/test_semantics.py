@@ -120,6 +120,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     place = tmp_path.resolve()
     env = {name: value for name, value in os.environ.items() if not name.startswith(("ATOLL_", "GIT_"))}
     env |= {
+        "ATOLL_SERVER_IDLE": "1",
         "HOME": str(place / "home"),
         "LC_ALL": "C.UTF-8",
         "NO_COLOR": "1",
