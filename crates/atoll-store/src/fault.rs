@@ -9,6 +9,7 @@ use std::io;
 /// A place. The names are for reading a trace (`ATOLL_FAULT=trace:0` prints them).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Point {
+    Create,
     PackCreate,
     PackWrite,
     PackSync,

@@ -44,6 +44,12 @@ const GC: GcOptions = GcOptions { expire: Duration::ZERO, dry_run: false, thorou
 #[test]
 fn child() {
     let Ok(dir) = std::env::var("ATOLL_TEST_STORE") else { return };
+    if std::env::var("ATOLL_TEST_ROLE").is_ok_and(|role| role == "create") {
+        return match Store::create(Path::new(&dir), Profile::Full) {
+            Ok(_) => println!("done"),
+            Err(error) => println!("refused {}", error.code.name()),
+        };
+    }
     let store = match Store::open(Path::new(&dir)) {
         Ok(store) => store,
         Err(error) => return println!("refused {}", error.code.name()),
@@ -194,6 +200,29 @@ fn killed_while_it_cleans_up() {
 #[test]
 fn killed_while_it_records_a_workspace() {
     killed_at_every_place("workspace", None);
+}
+
+#[test]
+fn killed_or_out_of_space_while_it_is_made() {
+    for fault in ["abort", "enospc"] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut places = 0;
+        for place in 1.. {
+            let path = dir.path().join(format!("{place}"));
+            let output = run(&path, "create", &format!("{fault}:{place}"));
+            if text(&output).contains("done") {
+                break;
+            }
+            places += 1;
+            // Either it is a store by now, or one can be made there.
+            let store = Store::open(&path).or_else(|error| {
+                assert_eq!(error.code, Code::NoStore);
+                Store::create(&path, Profile::Full)
+            });
+            commit_files(&store.unwrap(), "main", &small(), "first").unwrap();
+        }
+        assert!(places > 4);
+    }
 }
 
 #[test]

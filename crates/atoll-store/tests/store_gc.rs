@@ -236,6 +236,28 @@ fn what_a_workspace_or_a_sleeping_commit_stands_on_stays() {
     assert_eq!(store.slot_commit(slot.number).unwrap(), None);
 }
 
+#[test]
+fn another_open_store_does_not_hold_what_was_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path());
+    let reader = Store::open(store.dir()).unwrap();
+    let kept = some_files(1, 50, 3000);
+    commit_files(&store, "main", &kept, "kept").unwrap();
+    let gone = commit_files(&store, "try", &some_files(2, 50, 3000), "gone").unwrap().commits[0];
+    for store in [&store, &reader] {
+        files_of(store, &gone).unwrap();
+    }
+    delete(&store, "try").unwrap();
+    store.gc(Duration::ZERO, false).unwrap();
+    assert_eq!(files_of(&reader, &reader.resolve("main").unwrap()).unwrap(), kept);
+    let own = dir.path().to_owned();
+    let held =
+        std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+    let deleted: Vec<_> =
+        held.filter(|path| path.starts_with(&own) && path.to_string_lossy().ends_with("(deleted)")).collect();
+    assert_eq!(deleted, Vec::<std::path::PathBuf>::new());
+}
+
 /// Changes one file of a large tree again and again: nodes become deltas on the ones they replace.
 #[test]
 fn deltas_keep_what_they_stand_on() {

@@ -5,7 +5,9 @@ use zstd::zstd_safe::{self, CCtx, CParameter, DCtx};
 use super::format::{Coding, Frame};
 use crate::{Error, Result};
 
-/// zstd's level for groups: measured on source trees, 1 is nearly twice as fast as 3 for 4 % more bytes.
+/// zstd's level for groups. Measured with 100,000 files of 4 KiB of text, reading and hashing included: level 1
+/// takes 2.5 CPU seconds and 160 MB, level 2 2.8 and 150 MB, level 3 3.2 and 148 MB; 6,000 Rust sources: 15.8, 15.1,
+/// 15.0 MB. People wait for an import.
 const LEVEL: i32 = 1;
 /// And for deltas, which are small and written once.
 const DELTA_LEVEL: i32 = 3;

@@ -44,6 +44,11 @@ impl<K: StdHash + Eq, V: Clone> Weighted<K, V> {
         }
     }
 
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.weight = 0;
+    }
+
     fn shrink(&mut self) {
         // The newest entry stays, however heavy it is.
         while self.weight > self.limit && self.entries.len() > 1 {
@@ -89,6 +94,8 @@ pub(super) struct Caches {
     pub(super) nodes: Mutex<Weighted<Num, Arc<Node>>>,
     /// The first number of a run, to its length and pack.
     pub(super) runs: RwLock<BTreeMap<u64, (u32, PackKey)>>,
+    /// The gc epoch that `packs` and `runs` are of.
+    epoch: AtomicU64,
 }
 
 /// An open file is worth about this many bytes of table: so a few hundred stay open.
@@ -101,6 +108,7 @@ impl Default for Caches {
             frames: Mutex::new(Weighted::new(24 << 20)),
             nodes: Mutex::new(Weighted::new(24 << 20)),
             runs: RwLock::default(),
+            epoch: AtomicU64::new(0),
         }
     }
 }
@@ -110,6 +118,14 @@ impl Caches {
     pub(super) fn set_limit(&self, bytes: usize) {
         self.frames.lock().set_limit(bytes / 2);
         self.nodes.lock().set_limit(bytes / 2);
+    }
+
+    /// Closes packs that gc may have removed: an open file keeps its space. What was decoded stays right for ever.
+    pub(super) fn at_epoch(&self, epoch: u64) {
+        if self.epoch.swap(epoch, Ordering::SeqCst) != epoch {
+            self.runs.write().clear();
+            self.packs.lock().clear();
+        }
     }
 
     pub(super) fn run(&self, num: Num) -> Option<PackKey> {

@@ -80,7 +80,7 @@ impl Database {
         let synchronous = if profile == Profile::Off { "OFF" } else { "NORMAL" };
         connection.execute_batch(&format!(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA temp_store = MEMORY;
-             PRAGMA cache_size = -8000;"
+             PRAGMA cache_size = -8000; PRAGMA wal_autocheckpoint = 400; PRAGMA journal_size_limit = 1048576;"
         ))?;
         let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
         if version > VERSION {

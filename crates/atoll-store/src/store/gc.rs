@@ -158,6 +158,7 @@ impl Store {
                 bytes += sweep::remove_pack(self, *id)? as i64;
             }
         }
+        self.inner.cache.at_epoch(self.read(|db| db::meta(db, "gc_epoch"))?);
         bytes += sweep::leftovers(self)? as i64;
         if copy && let Some(freed) = log::rewrite(self, options.thorough)? {
             bytes += freed as i64;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::db::{Database, Reading};
 use super::write::Side;
 use super::{Inner, Profile, Store, cache, db, reserve};
+use crate::fault::{self, Point};
 use crate::oplog::{HEADER_LEN, Log};
 use crate::{Code, Error, Result};
 
@@ -45,7 +46,8 @@ impl Store {
         clear_unfinished(dir)?;
         for name in ["packs", "workspaces"] {
             let path = dir.join(name);
-            std::fs::create_dir(&path).map_err(|source| Error::io("create the folder", &path, source))?;
+            let made = fault::hit(Point::Create).and_then(|()| std::fs::create_dir(&path));
+            made.map_err(|source| Error::io("create the folder", &path, source))?;
         }
         Log::create(&dir.join("oplog"), random()?)?.sync()?;
         let config = Config {
@@ -62,7 +64,9 @@ impl Store {
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             folder.sync_all()?;
+            fault::hit(Point::Create)?;
             std::fs::rename(&new, &path)?;
+            fault::hit(Point::Create)?;
             folder.sync_all()?;
             dir.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
         };

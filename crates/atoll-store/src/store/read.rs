@@ -44,13 +44,15 @@ impl Store {
     fn find_run(&self, num: Num) -> Result<Option<(u64, u32, PackKey)>> {
         let row = self.read(|db| {
             let mut statement = db.prepare_cached(
-                "SELECT first, count, kind, number, len, (SELECT value FROM meta WHERE key = 'log_generation')
+                "SELECT first, count, kind, number, len, (SELECT value FROM meta WHERE key = 'log_generation'),
+                     (SELECT value FROM meta WHERE key = 'gc_epoch')
                  FROM runs JOIN packs USING (pack) WHERE first <= ?1 ORDER BY first DESC LIMIT 1",
             )?;
             let row = statement.query_row([num.0 as i64], |row| {
                 let id = db::pack_id(row.get(2)?, row.get(3)?);
                 let generation = if let PackId::Log(_) = id { row.get::<_, i64>(5)? as u64 } else { 0 };
                 let key = PackKey { id, generation, len: row.get::<_, i64>(4)? as u64 };
+                self.inner.cache.at_epoch(row.get::<_, i64>(6)? as u64);
                 Ok((row.get::<_, i64>(0)? as u64, row.get::<_, u32>(1)?, key))
             });
             Ok(row.optional()?)
