@@ -1,7 +1,8 @@
 """Coroutines over the blocking verbs.
 
-The core releases the interpreter, so a thread for each call is all it takes. The threads are atoll's own: asyncio's
-default pool has too few for `gather` over many workspaces. Nothing here starts an event loop, so notebooks work.
+The core releases the interpreter, so a thread for each call is all it takes. The threads are atoll's own:
+asyncio's default pool has too few for `gather` over many workspaces. Nothing here starts an event loop, so
+notebooks work.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ def _executor() -> Any:
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Runs `work` on a thread. Work that has begun is finished even when the waiting task is cancelled, so that no
-    half-done mount or commit is left to a thread that nobody waits for."""
+    """Runs `work` on a thread. Work that has begun is finished even when the waiting task is cancelled, so
+    that no half-done mount or commit is left to a thread that nobody waits for."""
     import asyncio
     import functools
 
@@ -54,7 +55,7 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
 def paired(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     """The `_async` twin of a blocking method."""
 
-    async def twin(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await in_thread(method, self, *args, **kwargs)
 
     twin.__name__ = f"{method.__name__}_async"

@@ -41,7 +41,8 @@ def stat(store: _native.Store, commit: str, path: bytes) -> Entry:
     raw = _native.stat(store, commit, wanted)
     if raw is None:
         raise NotFound(
-            f"There is no '{os.fsdecode(wanted)}' in commit {commit[:12]}; `atoll ls {commit[:12]}` lists what there is."
+            f"There is no '{os.fsdecode(wanted)}' in commit {commit[:12]}; `atoll ls {commit[:12]}` lists"
+            " what there is."
         )
     return Entry._of(raw)
 

@@ -1,7 +1,7 @@
 """Everything that atoll raises: one class for each stable code of the core.
 
-`code` is what `--json` shows and what scripts branch on, `exit_code` is what the command line ends with. The message is
-one sentence that names the cause and the next step.
+`code` is what `--json` shows and what scripts branch on, `exit_code` is what the command line ends with. The
+message is one sentence that names the cause and the next step.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class AtollError(Exception):
     code: ClassVar[str] = "internal"
     exit_code: ClassVar[int] = 70
 
-    def __init__(self, message: str, *, errno: int | None = None, details: dict[str, object] | None = None) -> None:
+    def __init__(
+        self, message: str, *, errno: int | None = None, details: dict[str, object] | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         #: The operating system's error number below it, if there is one.
@@ -176,8 +178,8 @@ class Io(AtollError):
 _BY_CODE: dict[str, type[AtollError]] = {
     kind.code: kind
     for kind in (
-        Ambiguous, Busy, Changed, Conflict, Damaged, Exists, Interrupted, InvalidName, Io, Moved, NewerFormat, NoSpace,
-        NoStore, NotFound, PermissionDenied, StoreExists, Unsupported, Usage,
+        Ambiguous, Busy, Changed, Conflict, Damaged, Exists, Interrupted, InvalidName, Io, Moved, NewerFormat,
+        NoSpace, NoStore, NotFound, PermissionDenied, StoreExists, Unsupported, Usage,
     )
 }  # fmt: skip
 

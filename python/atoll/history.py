@@ -1,4 +1,5 @@
-"""What history is made of, as plain immutable values: commits, entries of their trees, changes, operations, refs."""
+"""What history is made of, as plain immutable values: commits, entries of their trees, changes, operations,
+refs."""
 
 from __future__ import annotations
 
@@ -106,8 +107,8 @@ class Entry:
     @classmethod
     def _of(cls, raw: _native.EntryDict) -> Entry:
         return cls(
-            raw["path"], raw["type"], raw["ino"], raw["mode"], raw["uid"], raw["gid"], raw["size"], raw["nlink"],
-            raw["rdev"], raw["mtime_ns"], raw["ctime_ns"], raw["btime_ns"],
+            raw["path"], raw["type"], raw["ino"], raw["mode"], raw["uid"], raw["gid"], raw["size"],
+            raw["nlink"], raw["rdev"], raw["mtime_ns"], raw["ctime_ns"], raw["btime_ns"],
         )  # fmt: skip
 
 

@@ -21,7 +21,8 @@ __all__ = ["author", "import_folder", "import_tar", "request"]
 
 
 def author() -> str:
-    """Who commits: ATOLL_AUTHOR, else the user's name. No git is asked: its configuration may be a workspace's own."""
+    """Who commits: ATOLL_AUTHOR, else the user's name. No git is asked: its configuration may be a
+    workspace's own."""
     named = os.environ.get("ATOLL_AUTHOR")
     if named:
         return named
@@ -98,8 +99,8 @@ def import_folder(
     ref = None if raw is None else Ref._of(raw)
     if ref is not None and ref.folder not in (None, str(source)) and not replace:
         raise Conflict(
-            f"Branch '{branch}' was imported from {ref.folder}, not from {source}; import to another branch with "
-            "--branch, or give --replace when the folder has moved."
+            f"Branch '{branch}' was imported from {ref.folder}, not from {source}; import to another branch"
+            " with --branch, or give --replace when the folder has moved."
         )
     done = _native.import_folder(
         store,
@@ -140,7 +141,13 @@ def import_tar(
             return import_tar(store, file, branch=branch, message=message, progress=progress)
     done = _native.import_tar(
         store,
-        request(branch=branch, head=head, message=message or "import tar", kind="import", note=f"import a tar to {branch}"),
+        request(
+            branch=branch,
+            head=head,
+            message=message or "import tar",
+            kind="import",
+            note=f"import a tar to {branch}",
+        ),
         source.fileno(),
         base=head,
         progress=progress,

@@ -25,7 +25,8 @@ def short_digest(text: str | bytes, digits: int = 8) -> str:
 
 
 def default_store(project: Path) -> Path:
-    """The place of a project's store when nobody names one: outside of the project, where `git clean` cannot reach."""
+    """The place of a project's store when nobody names one: outside of the project, where `git clean` cannot
+    reach."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", project.name).strip("-.") or "project"
     return data_home() / "stores" / f"{name[:40]}-{short_digest(str(project))}"
 

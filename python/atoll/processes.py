@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,10 +48,8 @@ def users_of(folder: str | os.PathLike[str], limit: int = 20) -> list[User]:
         if len(found) >= limit:
             break
         links = [f"/proc/{pid}/cwd", f"/proc/{pid}/root"]
-        try:
+        with contextlib.suppress(OSError):
             links += [f"/proc/{pid}/fd/{fd}" for fd in os.listdir(f"/proc/{pid}/fd")]
-        except OSError:
-            pass
         if any(_inside(link, top) for link in links) or _maps(pid, top):
             found.append(User(int(pid), _name(pid)))
     return found

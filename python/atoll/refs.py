@@ -25,7 +25,10 @@ def _nearest(name: str, known: list[str], kind: str) -> str:
 
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     if near:
-        return f"; the nearest {'name is' if len(near) == 1 else 'names are'} {', '.join(repr(each) for each in near)}"
+        return (
+            f"; the nearest {'name is' if len(near) == 1 else 'names are'}"
+            f" {', '.join(repr(each) for each in near)}"
+        )
     return f"; `atoll {kind}` lists what there is"
 
 
@@ -43,7 +46,8 @@ def move(
 
 
 def folder_of(store: _native.Store, reference: str) -> str | None:
-    """The host folder that a reference's history was imported from: its branch's, else the only one there is."""
+    """The host folder that a reference's history was imported from: its branch's, else the only one there
+    is."""
     name = reference.split("~", 1)[0].split("^", 1)[0].removeprefix("branch/")
     raw = store.get_ref("branch", name)
     if raw is not None:
@@ -73,7 +77,9 @@ def tag(store: _native.Store, name: str, reference: str) -> Ref:
 def untag(store: _native.Store, name: str) -> None:
     """Takes a tag away."""
     old = get(store, name, "tag")
-    move(store, "tag", f"delete tag {name}", [{"kind": "tag", "name": name, "old": old._state(), "new": None}])
+    move(
+        store, "tag", f"delete tag {name}", [{"kind": "tag", "name": name, "old": old._state(), "new": None}]
+    )
 
 
 def rename_branch(store: _native.Store, old: str, new: str) -> None:

@@ -1,7 +1,8 @@
 """Which store belongs to which folder: project folders, and the mount points of workspaces.
 
-One small file for each folder, named by the folder's digest, replaced by rename: many processes may write at once and
-nothing has to be locked. It is an index and no truth: a wiped registry costs a `--store`, nothing else.
+One small file for each folder, named by the folder's digest, replaced by rename: many processes may write at
+once and nothing has to be locked. It is an index and no truth: a wiped registry costs a `--store`, nothing
+else.
 """
 
 from __future__ import annotations

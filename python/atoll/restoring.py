@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["restore", "write_state"]
 
 
-def restore(workspace: Workspace, source: str, paths: Sequence[str], progress: Progress | None) -> CommitResult:
+def restore(
+    workspace: Workspace, source: str, paths: Sequence[str], progress: Progress | None
+) -> CommitResult:
     """See `Workspace.restore`; the workspace is locked."""
     if not workspace.mounted:
         raise NotFound(f"'{workspace.branch}' is not mounted; `atoll mount {workspace.branch}` mounts it.")
@@ -26,12 +28,15 @@ def restore(workspace: Workspace, source: str, paths: Sequence[str], progress: P
     write_state(workspace, commit, paths, progress)
     what = f"{len(paths)} paths" if paths else "everything"
     return workspace._commit(
-        f"restore {what} from {source}", kind="restore", meta={"restore": {"from": commit, "paths": list(paths)}}
+        f"restore {what} from {source}",
+        kind="restore",
+        meta={"restore": {"from": commit, "paths": list(paths)}},
     )
 
 
 def write_state(workspace: Workspace, commit: str, paths: Sequence[str], progress: Progress | None) -> None:
-    """Makes the mounted folder, which equals its head, hold what `commit` has at `paths` (none: everywhere)."""
+    """Makes the mounted folder, which equals its head, hold what `commit` has at `paths` (none:
+    everywhere)."""
     _native.apply(
         workspace.store.native,
         workspace.head,

@@ -111,7 +111,7 @@ class Store:
         """The store's random id, 32 hexadecimal digits."""
         return self.native.id
 
-    # -- in -----------------------------------------------------------------------------------------------------
+    # -- in --------------------------------------------------------------------------------------------------
 
     def import_folder(
         self,
@@ -125,12 +125,12 @@ class Store:
         meta: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
     ) -> ImportResult:
-        """Makes the folder's present state a commit on `branch`, which need not exist; reads only what changed since
-        the folder's last import. Returns when the commit would survive a power cut.
+        """Makes the folder's present state a commit on `branch`, which need not exist; reads only what
+        changed since the folder's last import. Returns when the commit would survive a power cut.
 
-        `exclude` takes patterns in `.gitignore` syntax. `replace` lets a folder take the place of another one on the
-        branch. Raises `Busy` while git works in the folder, `PermissionDenied` naming what cannot be read,
-        `Conflict` when the branch holds another folder."""
+        `exclude` takes patterns in `.gitignore` syntax. `replace` lets a folder take the place of another one
+        on the branch. Raises `Busy` while git works in the folder, `PermissionDenied` naming what cannot be
+        read, `Conflict` when the branch holds another folder."""
         return importing.import_folder(
             self.native,
             folder,
@@ -159,7 +159,7 @@ class Store:
 
     import_tar_async = paired(import_tar)
 
-    # -- names --------------------------------------------------------------------------------------------------
+    # -- names -----------------------------------------------------------------------------------------------
 
     def resolve(self, reference: str) -> str:
         """The full id of the commit that a reference means."""
@@ -202,8 +202,8 @@ class Store:
         return Branch(self, new)
 
     def drop(self, *patterns: str, exclude: Iterable[str] = (), note: Note | None = None) -> list[str]:
-        """Throws branches away, by name or by pattern (`a*`), and unmounts their workspaces. Uncommitted changes are
-        committed first, so that `undo` has everything for 14 days. Returns the names."""
+        """Throws branches away, by name or by pattern (`a*`), and unmounts their workspaces. Uncommitted
+        changes are committed first, so that `undo` has everything for 14 days. Returns the names."""
         return workspaces.drop(self, patterns, exclude=exclude, note=note)
 
     drop_async = paired(drop)
@@ -213,13 +213,13 @@ class Store:
         return [Operation._of(raw) for raw in self.native.operations(limit)]
 
     def undo(self, operation: int | None = None) -> Operation:
-        """Takes an operation back, without a number the newest one that is not taken back. Returns the operation
-        that was taken back. Raises `Moved` when its branches moved since."""
+        """Takes an operation back, without a number the newest one that is not taken back. Returns the
+        operation that was taken back. Raises `Moved` when its branches moved since."""
         return workspaces.undo(self, operation)
 
     undo_async = paired(undo)
 
-    # -- history ------------------------------------------------------------------------------------------------
+    # -- history ---------------------------------------------------------------------------------------------
 
     def commit(self, reference: str) -> Commit:
         """The commit that a reference means."""
@@ -254,7 +254,7 @@ class Store:
         longest = (1 << 63) - 1 if length is None else length
         return _native.read(self.native, self.resolve(reference), browsing.clean(path), offset, longest)
 
-    # -- out ----------------------------------------------------------------------------------------------------
+    # -- out -------------------------------------------------------------------------------------------------
 
     def export(
         self,
@@ -291,11 +291,11 @@ class Store:
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> ApplyResult:
-        """Brings what a branch changed since it was forked (or since `base`) into a real folder: by default the one
-        that was imported. All or nothing as far as a folder allows.
+        """Brings what a branch changed since it was forked (or since `base`) into a real folder: by default
+        the one that was imported. All or nothing as far as a folder allows.
 
-        Raises `Conflict` listing the paths that changed in the folder too; `force` overwrites them, and their state
-        is committed first. `.git` and git-ignored paths are left out unless `all`."""
+        Raises `Conflict` listing the paths that changed in the folder too; `force` overwrites them, and their
+        state is committed first. `.git` and git-ignored paths are left out unless `all`."""
         from atoll import applying
 
         return applying.apply(
@@ -312,7 +312,7 @@ class Store:
 
     apply_async = paired(apply)
 
-    # -- workspaces ---------------------------------------------------------------------------------------------
+    # -- workspaces ------------------------------------------------------------------------------------------
 
     def mount(
         self,
@@ -325,10 +325,12 @@ class Store:
         note: Note | None = None,
         progress: Progress | None = None,
     ) -> Workspace:
-        """Makes a branch a writable folder: `directory`, which must be empty or not exist, or a managed place.
+        """Makes a branch a writable folder: `directory`, which must be empty or not exist, or a managed
+        place.
 
-        A workspace that was unmounted or lost by a crash comes back with its uncommitted changes. `note` is called
-        with sentences for people. Raises `Busy` naming the holder when the branch is mounted already."""
+        A workspace that was unmounted or lost by a crash comes back with its uncommitted changes. `note` is
+        called with sentences for people. Raises `Busy` naming the holder when the branch is mounted
+        already."""
         return workspaces.mount(
             self, branch, directory, driver=driver, fsync=fsync, scratch=scratch, note=note, progress=progress
         )
@@ -336,10 +338,10 @@ class Store:
     mount_async = paired(mount)
 
     def run(self, command: Sequence[PathLike], *, check: bool = True, **keywords: Any) -> Run:
-        """Forks, mounts, runs a command, commits what it left (also of a failure) and unmounts. `keywords` are the
-        fields of `atoll.run.whole.Settings` (`base`, `name`, `on`, `driver`, …) and `atoll.run.command.Options`
-        (`timeout`, `at`, `env`, `capture_output`, …). Raises `CommandFailed` when the exit code is not 0, unless
-        `check=False`."""
+        """Forks, mounts, runs a command, commits what it left (also of a failure) and unmounts. `keywords`
+        are the fields of `atoll.run.whole.Settings` (`base`, `name`, `on`, `driver`, …) and
+        `atoll.run.command.Options` (`timeout`, `at`, `env`, `capture_output`, …). Raises `CommandFailed` when
+        the exit code is not 0, unless `check=False`."""
         from atoll.run.whole import run_with
 
         return run_with(self, command, check=check, **keywords)
@@ -361,26 +363,35 @@ class Store:
         return workspaces.every(self)
 
     def workspace(self, name: PathLike | None = None) -> Workspace:
-        """An existing workspace by its branch or by any path in it; without a name the one that the current folder or
-        ATOLL_WORKSPACE says."""
+        """An existing workspace by its branch or by any path in it; without a name the one that the current
+        folder or ATOLL_WORKSPACE says."""
         return workspaces.find(self, name)
 
-    # -- upkeep -------------------------------------------------------------------------------------------------
+    # -- upkeep ----------------------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
         """Counts and sizes of what is stored."""
         return _native.stats(self.native)
 
-    def gc(self, *, expire_days: float = 14.0, dry_run: bool = False) -> dict[str, Any]:
-        """Frees what no branch, tag, workspace or operation younger than `expire_days` needs."""
-        return _native.gc(self.native, expire_days * 86400.0, dry_run)
+    def gc(
+        self, *, expire_days: float = 14.0, dry_run: bool = False, thorough: bool = False
+    ) -> dict[str, Any]:
+        """Frees what no branch, tag, workspace or operation younger than `expire_days` needs; `thorough` also
+        rewrites packs that are only a little dead."""
+        return _native.gc(self.native, expire_days * 86400.0, dry_run, thorough)
 
     gc_async = paired(gc)
 
+    def check(self) -> dict[str, Any]:
+        """Reads everything that is stored and compares it with its names; `problems` lists what is damaged."""
+        return _native.check(self.native)
+
+    check_async = paired(check)
+
 
 def open(where: PathLike | None = None, *, store: PathLike | None = None) -> Store:
-    """Opens the store of a folder (default: the current one): `store` or ATOLL_STORE when given, else that of the
-    workspace or of the imported project that the folder lies in.
+    """Opens the store of a folder (default: the current one): `store` or ATOLL_STORE when given, else that of
+    the workspace or of the imported project that the folder lies in.
 
     Raises `NoStore` when there is none."""
     return Store(_native.Store.open(find_store(where, store)))

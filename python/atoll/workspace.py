@@ -28,8 +28,8 @@ __all__ = ["Workspace"]
 
 
 class Workspace:
-    """A branch as a folder. `os.fspath(ws)` is where it is mounted; leaving the `with` block unmounts it and keeps
-    what is not committed."""
+    """A branch as a folder. `os.fspath(ws)` is where it is mounted; leaving the `with` block unmounts it and
+    keeps what is not committed."""
 
     def __init__(self, store: Store, record: _native.WorkspaceDict) -> None:
         self.store = store
@@ -66,7 +66,7 @@ class Workspace:
     def __fspath__(self) -> str:
         return os.fspath(self.path)
 
-    # -- what it is ---------------------------------------------------------------------------------------------
+    # -- what it is ------------------------------------------------------------------------------------------
 
     @property
     def id(self) -> str:
@@ -126,7 +126,7 @@ class Workspace:
     def _place(self) -> Place:
         return Place(self.store.native, self._record, self.folder, dict(self.settings))
 
-    # -- its record ---------------------------------------------------------------------------------------------
+    # -- its record ------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -160,7 +160,8 @@ class Workspace:
         self._record = record
 
     def _heal(self) -> None:
-        """After a crash between publishing a commit and noting it here, the branch's commit is this workspace's."""
+        """After a crash between publishing a commit and noting it here, the branch's commit is this
+        workspace's."""
         tip = self.store.ref(self.branch).commit
         if tip == self.head:
             return
@@ -173,7 +174,7 @@ class Workspace:
                     self._save(head=tip)
                 return
 
-    # -- verbs --------------------------------------------------------------------------------------------------
+    # -- verbs -----------------------------------------------------------------------------------------------
 
     def commit(
         self,
@@ -186,8 +187,9 @@ class Workspace:
         freeze: Freeze | None = None,
         progress: Progress | None = None,
     ) -> CommitResult:
-        """Captures what the workspace holds now and makes it its branch's new commit; durable on return. It may be in
-        use meanwhile. `to` commits to a new branch, forked where this one was, and the workspace follows it.
+        """Captures what the workspace holds now and makes it its branch's new commit; durable on return. It
+        may be in use meanwhile. `to` commits to a new branch, forked where this one was, and the workspace
+        follows it.
 
         Raises `Moved` when the branch is not where the workspace left it; nothing is lost then."""
         with self._locked():
@@ -271,7 +273,8 @@ class Workspace:
         return tuple(Change._of(change) for change in raw)
 
     def umount(self, *, note: Note | None = None) -> UmountResult:
-        """Takes the folder away. Uncommitted changes are kept for the next mount; without any, nothing is left.
+        """Takes the folder away. Uncommitted changes are kept for the next mount; without any, nothing is
+        left.
 
         Raises `Busy` naming process and pid while something uses it."""
         from atoll.run.active import refuse_if_running
@@ -306,8 +309,8 @@ class Workspace:
     def restore(
         self, source: str, paths: Iterable[str] = (), *, progress: Progress | None = None
     ) -> CommitResult:
-        """Brings the workspace, or only `paths` in it, to the state that commit `source` has, and commits that. The
-        present state is committed first, so a restore can be taken back."""
+        """Brings the workspace, or only `paths` in it, to the state that commit `source` has, and commits
+        that. The present state is committed first, so a restore can be taken back."""
         from atoll import restoring
 
         with self._locked():

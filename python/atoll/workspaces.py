@@ -67,7 +67,8 @@ def _here(store: Store) -> Workspace:
         if named and named in (workspace.id, workspace.branch):
             return workspace
     raise NotFound(
-        f"{os.getcwd()} is in no workspace of this store; name one by its branch (`atoll workspaces` lists them)."
+        f"{os.getcwd()} is in no workspace of this store; name one by its branch (`atoll workspaces` lists"
+        " them)."
     )
 
 
@@ -86,7 +87,7 @@ def _containing(store: Store, path: str) -> Workspace | None:
     return max(inside, key=lambda workspace: len(workspace.path.parts), default=None)
 
 
-# -- mount ------------------------------------------------------------------------------------------------------
+# -- mount ---------------------------------------------------------------------------------------------------
 
 
 def mount(
@@ -170,9 +171,11 @@ def _abandon(workspace: Workspace, place: Place) -> None:
     if workspace.driver == "copy":
         # What was written before the failure is the store's own content.
         for child in place.mountpoint.iterdir() if place.mountpoint.is_dir() else ():
-            shutil.rmtree(
-                child, ignore_errors=True
-            ) if child.is_dir() and not child.is_symlink() else child.unlink()
+            (
+                shutil.rmtree(child, ignore_errors=True)
+                if child.is_dir() and not child.is_symlink()
+                else child.unlink()
+            )
     workspace._forget(place)
 
 
@@ -192,8 +195,8 @@ def _mount_again(
             raise _held(workspace)
         if driver not in ("auto", workspace.driver):
             raise Usage(
-                f"Workspace '{workspace.branch}' has uncommitted changes of the {workspace.driver} driver; mount it with "
-                f"--driver {workspace.driver}, commit and unmount it, then choose another."
+                f"Workspace '{workspace.branch}' has uncommitted changes of the {workspace.driver} driver;"
+                f" mount it with --driver {workspace.driver}, commit and unmount it, then choose another."
             )
         workspace._heal()
         its_driver.recover(workspace._place(), note=note)
@@ -203,8 +206,8 @@ def _mount_again(
             workspace._save(base=ref.commit, head=ref.commit)
         elif workspace.head != ref.commit:
             note(
-                f"Branch '{workspace.branch}' moved since this workspace was unmounted; it comes back as it was, and a "
-                f"commit will need `--to NEW`."
+                f"Branch '{workspace.branch}' moved since this workspace was unmounted; it comes back as it"
+                " was, and a commit will need `--to NEW`."
             )
         target = (
             workspace.path if directory is None else _target(workspace.store, workspace.branch, directory)
@@ -213,8 +216,8 @@ def _mount_again(
             _check_target(workspace.store, ref, target)
             if workspace.driver == "copy" and its_driver.has_content(place):
                 raise Usage(
-                    f"The uncommitted changes of '{workspace.branch}' are in {workspace.path}; mount it there (without "
-                    "DIR), commit and unmount it first."
+                    f"The uncommitted changes of '{workspace.branch}' are in {workspace.path}; mount it there"
+                    " (without DIR), commit and unmount it first."
                 )
             registry.forget("workspace", workspace.path)
             workspace._save(mountpoint=str(target))
@@ -232,9 +235,9 @@ def _mount_again(
 
 def _held(workspace: Workspace) -> Busy:
     return Busy(
-        f"Branch '{workspace.branch}' is already mounted at {workspace._record['mountpoint']} (workspace {workspace.id}, "
-        f"{workspace.driver} driver); use that folder, unmount it with `atoll umount {workspace.branch}`, or fork the "
-        "branch.",
+        f"Branch '{workspace.branch}' is already mounted at {workspace._record['mountpoint']} (workspace"
+        f" {workspace.id}, {workspace.driver} driver); use that folder, unmount it with `atoll umount"
+        f" {workspace.branch}`, or fork the branch.",
         details={"mountpoint": workspace._record["mountpoint"], "workspace": workspace.id},
     )
 
@@ -263,8 +266,8 @@ def _check_target(store: Store, ref: Ref, target: Path) -> None:
     above = {target, *target.parents}
     if ref.folder is not None and Path(ref.folder) in above:
         raise Usage(
-            f"{target} lies inside of {ref.folder}, which was imported; mount outside of it, or leave the folder out for "
-            "a managed place."
+            f"{target} lies inside of {ref.folder}, which was imported; mount outside of it, or leave the"
+            " folder out for a managed place."
         )
     if Path(os.path.realpath(store.path)) in above:
         raise Usage(f"{target} lies inside of the store; mount outside of it.")
@@ -282,7 +285,7 @@ def _make_target(target: Path) -> bool:
     return True
 
 
-# -- drop and undo ----------------------------------------------------------------------------------------------
+# -- drop and undo -------------------------------------------------------------------------------------------
 
 
 def match(store: Store, patterns: Iterable[str], exclude: Iterable[str]) -> list[str]:
@@ -330,7 +333,8 @@ def _close(workspace: Workspace, note: Note) -> None:
             done = None if tip != workspace.head else workspace._commit(f"before drop of {workspace.branch}")
             if done is not None and done.changed:
                 note(
-                    f"Uncommitted changes of '{workspace.branch}' were committed first; `atoll undo` brings them back."
+                    f"Uncommitted changes of '{workspace.branch}' were committed first; `atoll undo` brings"
+                    " them back."
                 )
     kept = workspace.umount()
     if kept.kept:

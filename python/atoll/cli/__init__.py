@@ -7,7 +7,8 @@ from typing import NoReturn
 
 __all__ = ["COMMANDS", "main"]
 
-#: Every command with its line in `atoll --help`, in the order of a first day's use. `atoll --help` imports none.
+#: Every command with its line in `atoll --help`, in the order of a first day's use. `atoll --help` imports
+#: none.
 COMMANDS: dict[str, str] = {
     "init": "Make a store.",
     "import": "Make a folder's present state a commit.",

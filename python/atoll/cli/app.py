@@ -15,11 +15,11 @@ from atoll.errors import AtollError
 
 __all__ = ["Group", "cli", "run"]
 
-_EPILOG = """\b
-Exit codes: 0 done; 1 the answer is no (diff --exit-code, grep without a match, doctor); 2 usage; 3 no store;
-4 not found; 5 exists; 6 the branch moved; 7 busy; 8 damaged; 9 no space; 10 permission; 11 not supported here;
-12 conflict; 13 newer format; 14 kept changing; 70 a fault of atoll's; 74 input or output; 130 interrupted. `run`
-and `exec` end as their command does; 124 timeout, 125 atoll itself failed, 126 and 127 the command could not start.
+_EPILOG = """\b Exit codes: 0 done; 1 the answer is no (diff --exit-code, grep without a match, doctor); 2
+usage; 3 no store; 4 not found; 5 exists; 6 the branch moved; 7 busy; 8 damaged; 9 no space; 10 permission; 11
+not supported here; 12 conflict; 13 newer format; 14 kept changing; 70 a fault of atoll's; 74 input or output;
+130 interrupted. `run` and `exec` end as their command does; 124 timeout, 125 atoll itself failed, 126 and 127
+the command could not start.
 
 \b
 Environment: ATOLL_STORE names the store; ATOLL_AUTHOR who commits; NO_COLOR turns colours off.
@@ -92,10 +92,9 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted", "Interrupted; what was published before is safe.", 130, as_json)
     except click.UsageError as error:
-        if as_json:
-            return _fail("usage", error.format_message(), 2, as_json)
-        error.show()
-        return 2
+        if error.ctx is not None and not as_json:
+            print(error.ctx.get_usage(), file=sys.stderr)
+        return _fail("usage", error.format_message(), 2, as_json)
     except click.ClickException as error:
         return _fail("usage", error.format_message(), 2, as_json)
     except AtollError as error:

@@ -39,10 +39,11 @@ def command(
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Bring what a branch changed since it was forked into a real folder: new files, changes, deletions, modes, links.
+    """Bring what a branch changed since it was forked into a real folder: new files, changes, deletions,
+    modes, links.
 
-    Paths that changed in the folder since are refused and listed, and nothing is written. An apply that was cut off is
-    finished or taken back by running it again.
+    Paths that changed in the folder since are refused and listed, and nothing is written. An apply that was
+    cut off is finished or taken back by running it again.
 
     \b
     Examples:
@@ -76,7 +77,8 @@ def command(
     print_changes(result.changes)
     if result.left_out:
         common.note(
-            f"{len(result.left_out)} changed paths in .git or git-ignored were left out; --all applies them too."
+            f"{len(result.left_out)} changed paths in .git or git-ignored were left out; --all applies them"
+            " too."
         )
     if result.saved:
         common.note(f"What was overwritten is in commit {result.saved[:12]}.")

@@ -28,8 +28,8 @@ def command(
 ) -> None:
     """Make what WORKSPACE holds now a commit on its branch; it may be in use meanwhile.
 
-    WORKSPACE is a branch or any path in the workspace, and may be left out inside of one. Returns when the commit
-    would survive a power cut.
+    WORKSPACE is a branch or any path in the workspace, and may be left out inside of one. Returns when the
+    commit would survive a power cut.
 
     \b
     Examples:

@@ -42,7 +42,9 @@ def store_option(function: F) -> F:
     return click.option(
         "--store",
         metavar="DIR",
-        help="The store. Default: ATOLL_STORE, else the store of the workspace or project that one stands in.",
+        help=(
+            "The store. Default: ATOLL_STORE, else the store of the workspace or project that one stands in."
+        ),
     )(function)
 
 
@@ -73,7 +75,8 @@ def note(sentence: str) -> None:
 
 
 class _Progress:
-    """Draws on stderr, and only when the work takes a while; rich is imported when there is something to draw."""
+    """Draws on stderr, and only when the work takes a while; rich is imported when there is something to
+    draw."""
 
     def __init__(self, what: str) -> None:
         import time

@@ -38,11 +38,11 @@ def command(
     store: str | None,
     as_json: bool,
 ) -> int:
-    """Show what differs from OLD to NEW. With one commit, what differs from the commit that it was forked at; without
-    any, what the current workspace changed since its last commit.
+    """Show what differs from OLD to NEW. With one commit, what differs from the commit that it was forked at;
+    without any, what the current workspace changed since its last commit.
 
-    Letters: A added, D deleted, M modified, R renamed, T another kind of file, m only mode, owner or attributes. A
-    renamed folder is one line.
+    Letters: A added, D deleted, M modified, R renamed, T another kind of file, m only mode, owner or
+    attributes. A renamed folder is one line.
 
     \b
     Examples:

@@ -20,8 +20,8 @@ def command(
 ) -> None:
     """Throw branches away, by name or by pattern, and unmount their workspaces.
 
-    Uncommitted changes are committed first, so `atoll undo` brings everything back; what nothing else needs is freed by
-    `atoll gc` after 14 days.
+    Uncommitted changes are committed first, so `atoll undo` brings everything back; what nothing else needs
+    is freed by `atoll gc` after 14 days.
 
     \b
     Examples:

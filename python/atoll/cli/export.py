@@ -33,8 +33,8 @@ def command(
 ) -> int:
     """Write a commit, or a folder of it, to DIR, which must not exist or be empty; or as a tar archive.
 
-    Modes, times, links, holes, extended attributes and (as root) owners and devices are written too; what could not be
-    is said.
+    Modes, times, links, holes, extended attributes and (as root) owners and devices are written too; what
+    could not be is said.
 
     \b
     Examples:
@@ -74,8 +74,8 @@ def command(
         common.note(f"{output.shown(os.fsencode(each))}: its {what} could not be restored here.")
     if len(result.lost) > 20:
         common.note(f"{len(result.lost) - 20} more could not be restored whole; --json lists all.")
-    for each, what in differing[:20]:
-        common.note(f"{output.shown(each)} differs from the commit: {what}.")
+    for path_bytes, what in differing[:20]:
+        common.note(f"{output.shown(path_bytes)} differs from the commit: {what}.")
     checked = ", verified" if verify and not differing else ""
     print(f"{result.files:,} files, {result.dirs:,} folders, {output.size(result.bytes)}{checked}")
     return 1 if differing else 0

@@ -20,9 +20,10 @@ _UNITS = {"s": 1 / 86400, "m": 1 / 1440, "h": 1 / 24, "d": 1.0, "w": 7.0}
     help="Operations older than this cannot be undone any more: what only they need is freed. 12h, 7d, now.",
 )
 @click.option("--dry-run", "-n", is_flag=True, help="Only say what would be freed.")
+@click.option("--thorough", is_flag=True, help="Rewrite packs that are only a little dead, too.")
 @common.store_option
 @common.json_option
-def command(expire: str, dry_run: bool, store: str | None, as_json: bool) -> None:
+def command(expire: str, dry_run: bool, thorough: bool, store: str | None, as_json: bool) -> None:
     """Free what no branch, tag, workspace or young operation needs. Others may work in the store meanwhile.
 
     \b
@@ -31,7 +32,7 @@ def command(expire: str, dry_run: bool, store: str | None, as_json: bool) -> Non
       atoll gc --expire now        also what was dropped just now; ends its undo
     """
     with common.progress("gc"):
-        result = common.open_store(store).gc(expire_days=_days(expire), dry_run=dry_run)
+        result = common.open_store(store).gc(expire_days=_days(expire), dry_run=dry_run, thorough=thorough)
     if as_json:
         output.print_json({**result, "dry_run": dry_run})
         return

@@ -42,10 +42,10 @@ def command(
 ) -> None:
     """Make the present state of DIR a commit on a branch.
 
-    DIR is, by default, the imported project that the current folder lies in, else the current folder. The first time
-    a store is made, and its place said; again later only what changed is read. Everything is imported, git-ignored
-    files and `.git` too; an `.atollignore` file leaves out what it names, in .gitignore syntax. Returns when the commit
-    would survive a power cut.
+    DIR is, by default, the imported project that the current folder lies in, else the current folder. The
+    first time a store is made, and its place said; again later only what changed is read. Everything is
+    imported, git-ignored files and `.git` too; an `.atollignore` file leaves out what it names, in .gitignore
+    syntax. Returns when the commit would survive a power cut.
 
     \b
     Examples:
@@ -136,7 +136,8 @@ def _say(result: ImportResult, branch: str) -> None:
         names = ", ".join(output.shown(os.fsencode(path)) for path in result.secrets[:5])
         more = f" and {len(result.secrets) - 5} more" if len(result.secrets) > 5 else ""
         common.note(
-            f"These look like secrets and are in the commit: {names}{more}; --exclude or .atollignore leaves them out."
+            f"These look like secrets and are in the commit: {names}{more}; --exclude or .atollignore leaves"
+            " them out."
         )
     if not result.changed:
         print(f"{branch} {result.commit[:12]}: nothing changed ({result.files:,} files)")

@@ -17,7 +17,10 @@ from atoll.cli import common, output
     type=click.Choice(["full", "normal", "off"]),
     default="full",
     show_default=True,
-    help="When a commit returns: full, when it would survive a power cut; normal, when the system has it; off, at once.",
+    help=(
+        "When a commit returns: full, when it would survive a power cut; normal, when the system has it; off,"
+        " at once."
+    ),
 )
 @common.json_option
 def command(store: str | None, profile: str, as_json: bool) -> None:

@@ -18,8 +18,8 @@ def command(
 ) -> None:
     """List a commit and its ancestors, newest first.
 
-    COMMIT is a branch, a tag, `main~3`, or a unique prefix of an id; inside of a workspace it may be left out, and is
-    `main` elsewhere. With --json one document holds all.
+    COMMIT is a branch, a tag, `main~3`, or a unique prefix of an id; inside of a workspace it may be left
+    out, and is `main` elsewhere. With --json one document holds all.
 
     \b
     Examples:

@@ -37,9 +37,10 @@ def command(
     elif long:
         for entry in entries:
             print(
-                f"{_SIGNS[entry.type]}{_permissions(entry.mode)} {entry.nlink:>3} {entry.uid:>5} {entry.gid:>5} "
-                f"{entry.size:>12} {datetime.fromtimestamp(entry.mtime_ns / 1e9):%Y-%m-%d %H:%M} "
-                f"{output.shown(entry.path_bytes if recursive else entry.path_bytes.rsplit(b'/', 1)[-1])}"
+                f"{_SIGNS[entry.type]}{_permissions(entry.mode)} {entry.nlink:>3} {entry.uid:>5}"
+                f" {entry.gid:>5} {entry.size:>12}"
+                f" {datetime.fromtimestamp(entry.mtime_ns / 1e9):%Y-%m-%d %H:%M}"
+                f" {output.shown(entry.path_bytes if recursive else entry.path_bytes.rsplit(b'/', 1)[-1])}"
             )
     else:
         names = (entry.path_bytes if recursive else entry.path_bytes.rsplit(b"/", 1)[-1] for entry in entries)

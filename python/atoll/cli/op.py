@@ -12,7 +12,7 @@ def command() -> None:
     """Show the operation log: every move of a branch or tag, by whom, and from which workspace."""
 
 
-@command.command("log", **common.COMMAND)
+@click.command("log", **common.COMMAND)
 @click.option(
     "-n", "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most this many."
 )
@@ -35,3 +35,6 @@ def log(limit: int, store: str | None, as_json: bool) -> None:
         for each in operations
     ]
     output.table(("OP", "TIME", "USER", "KIND", "WHAT"), rows)
+
+
+command.add_command(log)

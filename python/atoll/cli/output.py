@@ -6,8 +6,8 @@ import base64
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from datetime import datetime, timezone
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,13 +35,14 @@ __all__ = [
 SCHEMA = 1
 
 
-def print_json(document: dict[str, Any]) -> None:
+def print_json(document: Mapping[str, Any]) -> None:
     """One document on one line, with its schema number first."""
     print(json.dumps({"schema": SCHEMA, **document}, ensure_ascii=True))
 
 
 def path_json(path: bytes, key: str = "path") -> dict[str, str]:
-    """`path`, and beside it `path_b64` when the name is not UTF-8 (then `path` has U+FFFD for what it cannot show)."""
+    """`path`, and beside it `path_b64` when the name is not UTF-8 (then `path` has U+FFFD for what it cannot
+    show)."""
     try:
         return {key: path.decode("utf-8")}
     except UnicodeDecodeError:
@@ -51,9 +52,7 @@ def path_json(path: bytes, key: str = "path") -> dict[str, str]:
 def time_json(ns: int, minutes: int | None = None) -> str:
     """ISO 8601 in UTC with all nine digits."""
     seconds, nanoseconds = divmod(ns, 1_000_000_000)
-    return (
-        datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S") + f".{nanoseconds:09d}Z"
-    )
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{nanoseconds:09d}Z"
 
 
 def entry_json(entry: Entry) -> dict[str, Any]:
@@ -133,7 +132,8 @@ def operation_json(operation: Operation) -> dict[str, Any]:
 
 
 def print_names(names: Iterable[bytes], null: bool) -> None:
-    """Names as they are, each ended by a newline or a zero byte. A terminal is not sent control characters."""
+    """Names as they are, each ended by a newline or a zero byte. A terminal is not sent control
+    characters."""
     out = sys.stdout.buffer
     end = b"\0" if null else b"\n"
     plain = null or not sys.stdout.isatty()

@@ -23,8 +23,8 @@ from atoll.cli import common, output
 def command(target: str | None, workspace: str | None, store: str | None, as_json: bool) -> None:
     """Print where a commit can be read as a plain folder, mounting the store's history if need be.
 
-    The folder is read-only and shows the commit for ever, also when its branch moves on. With -w, the writable folder
-    of a workspace.
+    The folder is read-only and shows the commit for ever, also when its branch moves on. With -w, the
+    writable folder of a workspace.
 
     \b
     Examples:

@@ -22,8 +22,8 @@ def command(
 ) -> None:
     """Bring a mounted workspace, or only PATHs of it, to what a commit has: files, modes, links, deletions.
 
-    The present state is committed first and the result after, so `atoll undo` takes a restore back. PATHs count from
-    the workspace's top.
+    The present state is committed first and the result after, so `atoll undo` takes a restore back. PATHs
+    count from the workspace's top.
 
     \b
     Examples:

@@ -10,8 +10,8 @@ from atoll.cli import common, output
 @click.command("servers", **common.COMMAND)
 @common.json_option
 def command(as_json: bool) -> None:
-    """List the processes that serve history mounts: one for each store that is in use, ended by itself when nothing
-    uses it.
+    """List the processes that serve history mounts: one for each store that is in use, ended by itself when
+    nothing uses it.
 
     \b
     Examples:

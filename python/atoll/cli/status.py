@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def command(workspace: str | None, null: bool, store: str | None, as_json: bool) -> None:
     """Show where a workspace is, how durable it is, and what it changed since its last commit.
 
-    WORKSPACE is a branch or any path in the workspace, and may be left out inside of one. Letters: A added, D deleted,
-    M modified, R renamed, T another kind of file, m only mode, owner or attributes.
+    WORKSPACE is a branch or any path in the workspace, and may be left out inside of one. Letters: A added, D
+    deleted, M modified, R renamed, T another kind of file, m only mode, owner or attributes.
 
     \b
     Examples:
@@ -42,7 +42,8 @@ def command(workspace: str | None, null: bool, store: str | None, as_json: bool)
         return
     state = "mounted at" if found.mounted else "not mounted; last at"
     print(
-        f"{output.colour(found.branch, 'bold')}  {state} {output.shown(os.fsencode(found.path))}  ({found.driver})"
+        f"{output.colour(found.branch, 'bold')}  {state} {output.shown(os.fsencode(found.path))} "
+        f" ({found.driver})"
     )
     print(f"base {found.base[:12]}  last commit {found.head[:12]}")
     if found.settings.get("fsync") == "commit":
@@ -51,7 +52,8 @@ def command(workspace: str | None, null: bool, store: str | None, as_json: bool)
         print("fsync: in memory only; commit to keep (--scratch memory)")
     if status.moved:
         print(
-            f"The branch moved elsewhere since; `atoll commit {found.branch} --to NEW` keeps this workspace's changes."
+            f"The branch moved elsewhere since; `atoll commit {found.branch} --to NEW` keeps this workspace's"
+            " changes."
         )
     print_changes(status.changes)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from atoll.cli import common, output
@@ -26,6 +28,8 @@ def command(workspaces: tuple[str, ...], every: bool, store: str | None, as_json
         found = [workspace for workspace in common.open_store(store).workspaces() if workspace.mounted]
     else:
         found = [common.workspace_of(store, name) for name in workspaces or (None,)]
+    # A process's working folder keeps a mount busy; this process's own must not be the reason.
+    os.chdir("/")
     documents = []
     for workspace in found:
         result = workspace.umount(note=common.note)

@@ -14,9 +14,9 @@ from atoll.cli import common, output
 def command(operation: int | None, store: str | None, as_json: bool) -> None:
     """Take an operation back: the newest that is not taken back, or number OPERATION of `atoll op log`.
 
-    Branches go back to where they were, dropped ones return. Files in mounted workspaces stay as they are (what the
-    commit held is uncommitted again), except after `restore`, which is taken back in the folder too. Undoing an undo
-    does it again. Raises an error, and changes nothing, when a branch moved since.
+    Branches go back to where they were, dropped ones return. Files in mounted workspaces stay as they are
+    (what the commit held is uncommitted again), except after `restore`, which is taken back in the folder
+    too. Undoing an undo does it again. Raises an error, and changes nothing, when a branch moved since.
 
     \b
     Examples:

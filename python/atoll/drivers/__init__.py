@@ -1,4 +1,5 @@
-"""How a workspace reaches the kernel: `overlay`, `copy`, and `auto`, which takes the first that works here."""
+"""How a workspace reaches the kernel: `overlay`, `copy`, and `auto`, which takes the first that works
+here."""
 
 from __future__ import annotations
 

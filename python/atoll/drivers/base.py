@@ -61,8 +61,8 @@ class Capture:
 
 
 class Driver(Protocol):
-    """Mount, capture, unmount. A driver keeps no state of its own: what has to survive is in `settings`, which the
-    caller stores after `mount` and `unmount`, and in the workspace's folder."""
+    """Mount, capture, unmount. A driver keeps no state of its own: what has to survive is in `settings`,
+    which the caller stores after `mount` and `unmount`, and in the workspace's folder."""
 
     @property
     def name(self) -> str:
@@ -78,11 +78,12 @@ class Driver(Protocol):
         """Whether there is something to capture, mounted or not."""
 
     def recover(self, place: Place, *, note: Note) -> None:
-        """Puts in order what a crash left of an unmounted workspace; comes before `has_content` and `mount`."""
+        """Puts in order what a crash left of an unmounted workspace; comes before `has_content` and
+        `mount`."""
 
     def mount(self, place: Place, options: MountOptions, *, note: Note, progress: Progress | None) -> None:
-        """Makes the workspace usable at its mount point, which is an existing empty folder or (after an unmount or a
-        crash) what the driver left there. Uncommitted changes come back."""
+        """Makes the workspace usable at its mount point, which is an existing empty folder or (after an
+        unmount or a crash) what the driver left there. Uncommitted changes come back."""
 
     def commit(self, place: Place, request: _native.RequestDict, capture: Capture) -> _native.CommittedDict:
         """Captures and publishes."""
@@ -91,8 +92,8 @@ class Driver(Protocol):
         """What a commit would hold now, against the workspace's head."""
 
     def unmount(self, place: Place, *, note: Note) -> int:
-        """Takes the workspace away from its mount point and returns how many paths are uncommitted: they are kept for
-        the next mount; nothing is kept when there are none.
+        """Takes the workspace away from its mount point and returns how many paths are uncommitted: they are
+        kept for the next mount; nothing is kept when there are none.
 
         Raises `Busy` naming process and pid while something uses it."""
 

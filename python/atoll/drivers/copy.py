@@ -56,16 +56,17 @@ class CopyDriver:
             summary = place.store.commit(place.record["head"])["summary"]
             if summary["bytes"] > ANNOUNCE_BYTES and not options.chosen:
                 note(
-                    f"Copying {summary['files']:,} files, {summary['bytes'] / 1e6:,.0f} MB; the overlay driver would copy "
-                    "none (`atoll doctor` says what it needs; --driver copy silences this)."
+                    f"Copying {summary['files']:,} files, {summary['bytes'] / 1e6:,.0f} MB; the overlay"
+                    " driver would copy none (`atoll doctor` says what it needs; --driver copy silences"
+                    " this)."
                 )
             report = _native.copy_materialise(
                 place.store, place.record["head"], place.mountpoint, self._index(place), progress=progress
             )
             if report["lost"]:
                 note(
-                    f"{len(report['lost'])} files could not get all of their owners, devices or attributes here; the "
-                    "store keeps them."
+                    f"{len(report['lost'])} files could not get all of their owners, devices or attributes"
+                    " here; the store keeps them."
                 )
             place.settings["written"] = True
         place.settings["present"] = True
@@ -89,8 +90,9 @@ class CopyDriver:
     def _there(self, place: Place) -> Path:
         if not place.mountpoint.is_dir():
             raise NotFound(
-                f"The folder of workspace '{place.record['branch']}', {place.mountpoint}, is gone, and its uncommitted "
-                "changes with it; `atoll umount` forgets it and `atoll mount` starts again from the last commit."
+                f"The folder of workspace '{place.record['branch']}', {place.mountpoint}, is gone, and its"
+                " uncommitted changes with it; `atoll umount` forgets it and `atoll mount` starts again from"
+                " the last commit."
             )
         return place.mountpoint
 
@@ -104,8 +106,8 @@ class CopyDriver:
         if users:
             place.settings["present"] = True
             raise Busy(
-                f"{folder} is in use by {', '.join(str(user) for user in users[:5])}; end it, or leave the folder, and "
-                "try again.",
+                f"{folder} is in use by {', '.join(str(user) for user in users[:5])}; end it, or leave the"
+                " folder, and try again.",
                 details={"processes": [{"pid": user.pid, "name": user.name} for user in users]},
             )
         # Out of everybody's sight first: what is compared below is then what is removed.

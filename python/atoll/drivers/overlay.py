@@ -1,8 +1,8 @@
 """The `overlay` driver: kernel overlayfs over the store's history mount.
 
-The lower is the folder of one commit, the workspace's base, served read-only and cached for ever; the upper is a folder
-on disk (`STORE/workspaces/ID/upper`) or in memory. After a commit the lower stays, so capture is always relative to
-the base; a clean unmount empties the upper, and the next mount starts at the last commit.
+The lower is the folder of one commit, the workspace's base, served read-only and cached for ever; the upper
+is a folder on disk (`STORE/workspaces/ID/upper`) or in memory. After a commit the lower stays, so capture is
+always relative to the base; a clean unmount empties the upper, and the next mount starts at the last commit.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class OverlayDriver:
         in_memory, _ = parse_scratch(options.scratch)
         if not os.access("/dev/fuse", os.R_OK | os.W_OK):
             return (
-                "/dev/fuse is missing or closed to this user, so history cannot be mounted; in a container add "
-                "'--device /dev/fuse --cap-add SYS_ADMIN', else `atoll doctor` says what mends it."
+                "/dev/fuse is missing or closed to this user, so history cannot be mounted; in a container"
+                " add '--device /dev/fuse --cap-add SYS_ADMIN', else `atoll doctor` says what mends it."
             )
         return _probe("/dev/shm" if in_memory and os.path.isdir("/dev/shm") else os.fspath(store_dir))
 
@@ -65,8 +65,9 @@ class OverlayDriver:
         if _native.overlay_was_volatile(parts):
             aside = _native.overlay_set_aside(parts)
             note(
-                f"'{place.record['branch']}' was mounted with --fsync=commit when the machine or its mount went down, so "
-                f"what was not committed cannot be trusted; it is kept in {aside} for you to look into."
+                f"'{place.record['branch']}' was mounted with --fsync=commit when the machine or its mount"
+                f" went down, so what was not committed cannot be trusted; it is kept in {aside} for you to"
+                " look into."
             )
         _native.overlay_recover(parts, place.record["base"])
 
@@ -92,8 +93,8 @@ class OverlayDriver:
     def _capture(self, place: Place, capture: Capture, *, last: bool = False) -> _native.CaptureDict:
         if not self.has_content(place):
             raise NotFound(
-                f"The changes of workspace '{place.record['branch']}' are gone (a scratch in memory ends with the "
-                "machine); `atoll umount` forgets it."
+                f"The changes of workspace '{place.record['branch']}' are gone (a scratch in memory ends with"
+                " the machine); `atoll umount` forgets it."
             )
         in_memory = self._in_memory(place)
         return {
@@ -104,7 +105,8 @@ class OverlayDriver:
             "head": place.record["head"],
             "mountpoint": os.fspath(place.mountpoint) if self.is_mounted(place) else None,
             "freeze": capture.freeze,
-            # A store through a map leaves no trace on tmpfs: the capture that decides over deletion reads all.
+            # A store through a map leaves no trace on tmpfs: the capture that decides over deletion reads
+            # all.
             "trust_index": not (last and in_memory),
         }
 
