@@ -114,6 +114,8 @@ fn a_chunk_can_be_read_before_its_batch_is_finished() {
     let big = noise(3, 400_000);
     let large = batch.put(&big).unwrap();
     assert_eq!(&writer.chunk(large).unwrap()[..], &big[..]);
+    let empty = batch.put(b"").unwrap();
+    assert_eq!(writer.chunk(empty).unwrap().len(), 0);
     drop(batch);
     let error =
         store.publish(writer, NewOperation { kind: "test".to_owned(), ..Default::default() }).unwrap_err();

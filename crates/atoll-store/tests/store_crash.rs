@@ -339,6 +339,21 @@ fn fill_and_free(mount: &Path) {
     let store = Store::open(&path).unwrap();
     assert_eq!(files_of(&store, &tip).unwrap(), kept);
     assert!(store.check(&mut |_| ()).unwrap().is_clean());
+    // Without its reserve, on a disk without a free byte, it opens or says why not, and opens when there is room.
+    let path = store.dir().to_owned();
+    drop(store);
+    let reserve = path.join("reserve");
+    let other = mount.join("other");
+    let _ = std::fs::remove_file(&reserve);
+    let filled = std::fs::write(&other, vec![1; 8 << 20]);
+    assert!(filled.is_err());
+    match Store::open(&path) {
+        Ok(store) => assert_eq!(files_of(&store, &tip).unwrap(), kept),
+        Err(error) => assert_eq!(error.code, Code::NoSpace, "{error}"),
+    }
+    std::fs::remove_file(&other).unwrap();
+    std::fs::write(&reserve, vec![0; 512 << 10]).unwrap();
+    let store = Store::open(&path).unwrap();
     // Letting go needs a little room itself, which the store kept back.
     delete(&store, made.iter().find(|name| name.starts_with("fill-200")).unwrap()).unwrap();
     let report = store.gc(Duration::ZERO, false).unwrap();

@@ -116,6 +116,11 @@ fn a_pack_that_is_missing_is_named_and_the_rest_goes_on() {
         let files = some_files(3, 2, 300);
         let new = commit_files(&store, &name, &files, "new").unwrap().commits[0];
         assert_eq!(files_of(&store, &new).unwrap(), files);
+        // What is lost can be brought back by committing it again.
+        let again = commit_files(&store, &format!("again-{wiped}"), &some_files(1, 60, 1500), "again")
+            .unwrap()
+            .commits[0];
+        assert_eq!(files_of(&store, &again).unwrap(), some_files(1, 60, 1500));
     }
 }
 

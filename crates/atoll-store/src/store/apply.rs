@@ -313,14 +313,26 @@ fn bury(db: &Connection, packs: &Path, log: &Log, dead: &[NumRun]) -> Result<()>
             };
             let end = end.min(first + count);
             let pack = match id {
-                PackId::File(id) => open_file(packs, id)?,
-                PackId::Log(offset) => open_embedded(log, offset, len)?,
+                PackId::File(id) => open_file(packs, id),
+                PackId::Log(offset) => open_embedded(log, offset, len),
             };
-            let mut statement = db.prepare_cached("DELETE FROM hashes WHERE prefix = ?1 AND num = ?2")?;
             let mut buried = 0;
-            for num in num..end {
-                if let Some(entry) = pack.table().get(Num(num)) {
-                    buried += statement.execute((prefix(&entry.hash), num as i64))?;
+            match pack {
+                Ok(pack) => {
+                    let mut statement =
+                        db.prepare_cached("DELETE FROM hashes WHERE prefix = ?1 AND num = ?2")?;
+                    for num in num..end {
+                        if let Some(entry) = pack.table().get(Num(num)) {
+                            buried += statement.execute((prefix(&entry.hash), num as i64))?;
+                        }
+                    }
+                }
+                // Damaged since: slow, but the store must open.
+                Err(_) => {
+                    buried = db.execute(
+                        "DELETE FROM hashes WHERE num >= ?1 AND num < ?2",
+                        (num as i64, end as i64),
+                    )?;
                 }
             }
             db.prepare_cached("UPDATE packs SET dead = dead + ?2 WHERE pack = ?1")?

@@ -73,6 +73,20 @@ fn inode(path: &Path) -> Option<u64> {
 impl Database {
     /// Opens (and makes, when there is none) the database of the store in `dir`.
     pub(super) fn open(dir: &Path, profile: Profile) -> Result<Database> {
+        Self::try_open(dir, profile).map_err(|error| {
+            // SQLite says "disk I/O error" when there is no room for its shared memory file.
+            if error.code == Code::Io && super::reserve::is_full(dir) {
+                let message = format!(
+                    "The disk of the store {} is full, and nothing is left to open it with; free some space and try again.",
+                    dir.display()
+                );
+                return Error { code: Code::NoSpace, message, source: None };
+            }
+            error
+        })
+    }
+
+    fn try_open(dir: &Path, profile: Profile) -> Result<Database> {
         let path = dir.join("meta.db");
         let connection = Connection::open(&path).map_err(|error| db_error(error, "open the database"))?;
         connection.busy_timeout(std::time::Duration::from_secs(60))?;

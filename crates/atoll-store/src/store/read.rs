@@ -98,6 +98,16 @@ impl Store {
         }
     }
 
+    /// Whether an object has this hash. One whose pack is damaged or missing has not: then what it held is stored
+    /// again, and new commits are whole.
+    pub(super) fn is_stored_as(&self, num: Num, hash: &Hash) -> Result<bool> {
+        match self.locate(num) {
+            Ok(found) => Ok(found.is_some_and(|(_, entry)| entry.hash == *hash)),
+            Err(error) if error.code == Code::Damaged => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     fn missing(num: Num) -> Error {
         Error::damaged(format!(
             "Object {} is missing from the store; run `atoll doctor` to list what is damaged.",
@@ -175,9 +185,7 @@ impl Objects for Store {
             Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?)
         })?;
         for num in numbers {
-            if let Some((_, entry)) = self.locate(num)?
-                && entry.hash == *hash
-            {
+            if self.is_stored_as(num, hash)? {
                 return Ok(Some(num));
             }
         }

@@ -31,6 +31,11 @@ impl Store {
     }
 }
 
+/// Whether there is no room even for a small file.
+pub(super) fn is_full(dir: &Path) -> bool {
+    free(dir) < 64 << 10
+}
+
 /// See [`Store::make_room`].
 pub(super) fn make_room(dir: &Path) {
     if free(dir) < LOW {

@@ -203,7 +203,8 @@ impl WriteTx<'_> {
         let profile = store.profile();
         let WriteTx { db, log, start, end, durable } = self;
         let finish = || -> Result<()> {
-            if end != start && (profile == Profile::Full || (durable && profile == Profile::Normal)) {
+            // Also when it only caught up: whoever wrote that may have died before it was synced.
+            if end != before && (profile == Profile::Full || (durable && profile == Profile::Normal)) {
                 log.sync()?;
             }
             if end != before {

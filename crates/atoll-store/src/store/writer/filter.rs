@@ -66,9 +66,7 @@ impl Filter {
         let rows = self.copy.get().map_or(&[][..], |rows| &rows[..]);
         let first = rows.partition_point(|row| row.0 < prefix);
         for (_, num) in rows[first..].iter().take_while(|row| row.0 == prefix) {
-            if let Some((_, entry)) = store.locate(Num(*num))?
-                && entry.hash == *hash
-            {
+            if store.is_stored_as(Num(*num), hash)? {
                 return Ok(Some(Num(*num)));
             }
         }
