@@ -11,11 +11,11 @@ use atoll_store::{Commit, Hash, Ino, Result, Store};
 use crate::export::{ExportOptions, ExportReport, write_tree};
 use crate::import::{Captured, captured};
 use crate::ingest::Target;
-use crate::ingest::base::{Base, BaseFile, Recorded};
+use crate::ingest::base::{Base, BaseFile, Known, Recorded};
 use crate::ingest::folder::{FolderOptions, read_folder};
 use crate::progress::Progress;
 use crate::scan::{HostStat, Scan, ScanOptions, coarse_now, join, threads};
-use index::{Index, Known};
+use index::Index;
 
 /// Writes a commit's tree to `dir` (which must not exist or be empty) and records what the host made of it in
 /// the index file. Nothing is shared with the store: its chunks are compressed, so there is nothing to reflink.
@@ -131,8 +131,7 @@ fn load_base(store: &Store, head: &Commit, known: Option<&(Hash, Index)>) -> Res
             |ino: &Ino, file: &BaseFile| older.files.get(ino).is_some_and(|old| old.inode == file.inode);
         base.unclean.extend(base.files.iter().filter(|(ino, file)| !same(ino, file)).map(|(ino, _)| *ino));
     }
-    let records = index.files.iter().map(|(ino, known)| (*ino, (known.recorded, known.lost_xattrs.clone())));
-    base.index(records.collect());
+    base.index(index.files.clone());
     Ok(base)
 }
 

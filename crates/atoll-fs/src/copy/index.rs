@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use atoll_store::tree::Time;
 use atoll_store::{Error, Hash, Ino, Result};
 
-use crate::ingest::base::Recorded;
+use crate::ingest::base::{Known, Recorded};
 
 const MAGIC: &[u8; 8] = b"atollci1";
 
@@ -23,15 +23,6 @@ pub(crate) struct Index {
     pub absent: HashSet<Ino>,
     /// Files that were mapped shared and writable.
     pub mapped: HashSet<Ino>,
-}
-
-/// One file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Known {
-    /// The host's stat data.
-    pub recorded: Recorded,
-    /// Attributes of the tree that the host could not take.
-    pub lost_xattrs: Vec<Box<[u8]>>,
 }
 
 impl Index {

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use atoll_store::tree::{Dirent, FileType, Inode, Key, Time, Value, scan};
 use atoll_store::{Ino, Num, Objects, Result};
 
+use super::Names;
 use crate::scan::HostStat;
 
 /// What the host said about a file when it equalled the tree.
@@ -69,6 +70,15 @@ impl Recorded {
     }
 }
 
+/// What an index knows about one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known {
+    /// The host's stat data.
+    pub recorded: Recorded,
+    /// Attributes of the tree that the host could not take.
+    pub lost_xattrs: Vec<Box<[u8]>>,
+}
+
 /// How host inode numbers and the tree's relate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Numbers {
@@ -95,7 +105,7 @@ pub struct Base {
     /// Every file of it.
     pub files: HashMap<Ino, BaseFile>,
     /// Every folder's names, sorted.
-    pub dirs: HashMap<Ino, Vec<(Box<[u8]>, Dirent)>>,
+    pub dirs: HashMap<Ino, Names>,
     /// Files with a ctime at or after this are never clean.
     pub clean_before: Time,
     /// Files whose stat data says nothing (they were mapped).
@@ -148,7 +158,7 @@ impl Base {
     /// Replaces the records by an index's: what it does not know is never clean, and is taken for the file that
     /// the tree has under that name. An ordinary user's host never had another owner, a device, or a trusted
     /// attribute: without a record those are kept as they are.
-    pub fn index(&mut self, mut records: HashMap<Ino, (Recorded, Vec<Box<[u8]>>)>) {
+    pub fn index(&mut self, mut records: HashMap<Ino, Known>) {
         let lost_index = records.is_empty();
         if lost_index && !rustix::process::geteuid().is_root() {
             let device = |file: &BaseFile| matches!(file.inode.kind, FileType::Char | FileType::Block);
@@ -158,9 +168,9 @@ impl Base {
         self.by_host.clear();
         for (ino, file) in &mut self.files {
             (file.recorded, file.lost_xattrs) = match records.remove(ino) {
-                Some((recorded, lost)) => {
+                Some(Known { recorded, lost_xattrs }) => {
                     self.by_host.entry(recorded.ino).or_default().push(*ino);
-                    (Some(recorded), lost)
+                    (Some(recorded), lost_xattrs)
                 }
                 None => (None, Vec::new()),
             };

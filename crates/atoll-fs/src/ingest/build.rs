@@ -8,7 +8,7 @@ use atoll_store::{Ino, Num, Result};
 use super::Target;
 use super::assign::{Assigned, Node};
 use super::base::Base;
-use super::edits::{FileState, edits};
+use super::edits::{FileState, Names, edits};
 use super::read::Content;
 use crate::import::Report;
 
@@ -176,7 +176,7 @@ impl Builder<'_> {
         }
     }
 
-    fn dirents(&self, node: &Node) -> Vec<(Box<[u8]>, Dirent)> {
+    fn dirents(&self, node: &Node) -> Names {
         let old = |name: &[u8]| if node.in_base { self.base.lookup(node.ino, name) } else { None };
         let before = self.base.dirs.get(&node.ino).filter(|_| node.in_base);
         let mut last = before.into_iter().flatten().map(|(_, dirent)| dirent.cookie).max().unwrap_or(0);

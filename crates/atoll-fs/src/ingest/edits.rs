@@ -6,6 +6,12 @@ use atoll_store::{Ino, Num, Objects, Result};
 use super::Extents;
 use super::xattrs::Xattrs;
 
+/// A folder's names, sorted.
+pub type Names = Vec<(Box<[u8]>, Dirent)>;
+
+/// The names of one file: folder and name.
+pub type Parents = Vec<(Ino, Box<[u8]>)>;
+
 /// Everything that a tree keeps under one inode number.
 #[derive(Debug, Clone)]
 pub struct FileState {
@@ -14,7 +20,7 @@ pub struct FileState {
     /// The record.
     pub inode: Inode,
     /// The names it has: folder and name. The root has none.
-    pub parents: Vec<(Ino, Box<[u8]>)>,
+    pub parents: Parents,
     /// Its extended attributes; `None` leaves those that the base tree has.
     pub xattrs: Option<Xattrs>,
     /// Attributes of the base tree that stay although `xattrs` lacks them.
@@ -22,7 +28,7 @@ pub struct FileState {
     /// The same for every attribute that an ordinary user cannot set or see.
     pub keep_privileged: bool,
     /// A folder's names.
-    pub dirents: Vec<(Box<[u8]>, Dirent)>,
+    pub dirents: Names,
     /// A file's contents, or a link's target; `None` leaves what the base tree has.
     pub extents: Option<Extents>,
 }

@@ -16,7 +16,7 @@ pub mod xattrs;
 use atoll_store::{Sink, Writer};
 
 pub use contents::{Extents, Ingest};
-pub use edits::{FileState, edits};
+pub use edits::{FileState, Names, Parents, edits};
 
 /// Where a tree is made: a store's writer, or (in tests) any sink.
 #[derive(Clone, Copy)]

@@ -13,7 +13,7 @@ use crate::ingest::assign::Ids;
 use crate::ingest::base::Base;
 use crate::ingest::contents::StreamError;
 use crate::ingest::edits::target;
-use crate::ingest::{Extents, FileState, Ingest, edits, xattrs};
+use crate::ingest::{Extents, FileState, Ingest, Names, Parents, edits, xattrs};
 use crate::progress::{Phase, Progress, check};
 
 /// How to read an archive.
@@ -206,7 +206,7 @@ impl Files {
     ) -> Result<Vec<Edit>> {
         // Walk in path order: numbers then are neighbours where names are.
         let mut numbers: HashMap<usize, Ino> = HashMap::from([(0, Ino::ROOT)]);
-        let mut parents: HashMap<usize, Vec<(Ino, Box<[u8]>)>> = HashMap::new();
+        let mut parents: HashMap<usize, Parents> = HashMap::new();
         let mut taken: HashSet<Ino> = HashSet::from([Ino::ROOT]);
         let mut order = vec![0];
         let mut open = vec![0];
@@ -282,13 +282,7 @@ impl Files {
         Ok(all)
     }
 
-    fn dirents(
-        &self,
-        at: usize,
-        ino: Ino,
-        base: &Base,
-        numbers: &HashMap<usize, Ino>,
-    ) -> Vec<(Box<[u8]>, Dirent)> {
+    fn dirents(&self, at: usize, ino: Ino, base: &Base, numbers: &HashMap<usize, Ino>) -> Names {
         let mut last =
             base.dirs.get(&ino).into_iter().flatten().map(|(_, dirent)| dirent.cookie).max().unwrap_or(0);
         let mut dirents = Vec::new();

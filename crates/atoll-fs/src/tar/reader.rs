@@ -8,6 +8,7 @@ use tar::{EntryType, Header};
 
 use super::pax;
 use super::sparse::{self, Map};
+use crate::ingest::xattrs::Xattrs;
 
 /// One file of an archive.
 pub struct Member {
@@ -28,7 +29,7 @@ pub struct Member {
     /// A device's number.
     pub rdev: u64,
     /// Extended attributes, sorted.
-    pub xattrs: Vec<(Box<[u8]>, Box<[u8]>)>,
+    pub xattrs: Xattrs,
     /// Bytes of contents that are in the archive.
     pub stored: u64,
     /// Where they belong, when there are holes.

@@ -229,7 +229,8 @@ impl TarWriter<'_, '_> {
         }
         header.set_mode(u32::from(inode.mode));
         header.set_entry_type(entry_type);
-        let ids: [(&[u8], u64, fn(&mut Header, u64)); 3] = [
+        type Set = fn(&mut Header, u64);
+        let ids: [(&[u8], u64, Set); 3] = [
             (b"uid", u64::from(inode.uid), Header::set_uid),
             (b"gid", u64::from(inode.gid), Header::set_gid),
             (b"size", stored, Header::set_size),
