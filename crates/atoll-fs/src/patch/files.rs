@@ -109,7 +109,12 @@ fn by_path(pairs: Vec<FilePair>) -> Vec<FilePair> {
     for pair in pairs {
         match (&pair.old, &pair.new) {
             (Some(old), Some(new)) if old.path == new.path => out.push(pair),
-            (Some(old), Some(new)) if !after.contains_key(&old.path) && !before.contains_key(&new.path) => {
+            // A rename does not tell `git apply` that it is a link, and it must know that to take it back.
+            (Some(old), Some(new))
+                if old.inode.kind == FileType::File
+                    && !after.contains_key(&old.path)
+                    && !before.contains_key(&new.path) =>
+            {
                 out.push(pair)
             }
             _ => {
