@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -129,3 +130,28 @@ with atoll.open() as store:
         "cancelled False",
         "from-sdk b'1\\n' ['from-sdk']",
     ]
+
+
+def test_a_workspace_bound_in_another_namespace_is_not_unmounted(
+    person: Person, project: Path, mounted: Path
+) -> None:
+    """As a container does it that has the workspace as a volume: the kernel would let the unmount pass."""
+    if person.name != "root":
+        pytest.skip("an overlay needs root")
+    place = person.home / "volume"
+    place.mkdir()
+    script = 'mount --bind "$1" "$2" && echo > "$3/begun"; exec sleep 100'
+    other = subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", script, "sh", mounted, place, person.home], cwd="/", env=person.env
+    )
+    try:
+        while not (person.home / "begun").exists():
+            assert other.poll() is None
+            time.sleep(0.01)
+        refused = person.atoll("umount", "try-1", cwd=project, code=7)
+        assert f"mounted at {place} in its own namespace" in refused.stderr
+    finally:
+        other.kill()
+        other.wait()
+    person.atoll("umount", "try-1", cwd=project)
+    person.atoll("mount", "try-1", cwd=project)

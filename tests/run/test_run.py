@@ -341,3 +341,12 @@ def test_both_drivers(person: Person, project: Path) -> None:
             pytest.skip(done.stderr)
         assert (done.returncode, done.stdout) == (0, f"{project}\n")
         assert changed(person, project, driver) == [("added", "x")]
+
+
+def test_an_import_from_inside_is_refused(person: Person, project: Path) -> None:
+    done = person.atoll("run", "--name", "a1", "--", *ATOLL, "import", cwd=project, code=None)
+    if "instead of" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 2
+    assert "shows the workspace 'a1' here" in done.stderr
+    assert len(person.json("log", "main", cwd=project)["commits"]) == 1

@@ -62,9 +62,11 @@ def patience() -> Iterator[None]:
         pressed += 1
         if pressed > 1:
             raise KeyboardInterrupt
-        note("Committing the command's work; Ctrl-C again leaves it uncommitted in the workspace.")
+        with contextlib.suppress(OSError):
+            note("Committing the command's work; Ctrl-C again leaves it uncommitted in the workspace.")
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         yield
     finally:
@@ -230,7 +232,13 @@ def command(ctx: click.Context, /, store: str | None, as_json: bool, quiet: bool
 def listener(quiet: bool, as_json: bool) -> tuple[list[str], Callable[[str], None]]:
     """Where sentences for people go: to stderr, or with --json into the document."""
     notes: list[str] = []
-    return notes, notes.append if quiet or as_json else note
+
+    def say(sentence: str) -> None:
+        # A terminal that was closed meanwhile must not keep the work from being committed.
+        with contextlib.suppress(OSError):
+            note(sentence)
+
+    return notes, notes.append if quiet or as_json else say
 
 
 def standing_in() -> str | None:

@@ -19,16 +19,13 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from atoll.errors import Unsupported, from_code
+from atoll import helpers
+from atoll.errors import Io, Unsupported, from_code
 
-__all__ = ["Ended", "Limits", "NoNamespace", "Spec", "Stop", "Streams", "launch"]
+__all__ = ["Ended", "LauncherLost", "Limits", "NoNamespace", "Spec", "Stop", "Streams", "launch"]
 
 Stream = int | IO[Any] | None
 
-_PROGRAM = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from atoll import _native; "
-    "sys.exit(_native.main(sys.argv[2:]))"
-)
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -133,6 +130,10 @@ class Stop:
                 process.terminate()
 
 
+class LauncherLost(Io):
+    """The launcher ended before the command did; what the command changed is in the workspace."""
+
+
 class NoNamespace(Unsupported):
     """The workspace cannot be shown at another path here."""
 
@@ -183,8 +184,7 @@ def launch(
 
 
 def _arguments(settings: int) -> list[str]:
-    package_parent = str(Path(__file__).resolve().parents[2])
-    return [sys.executable, "-I", "-S", "-c", _PROGRAM, package_parent, "launch", str(settings)]
+    return [*helpers.command(), "launch", str(settings)]
 
 
 def _write_all(fd: int, data: bytes) -> None:
@@ -226,9 +226,10 @@ def _read(
             raise NoNamespace(failed["message"])
         raise from_code(failed["code"], failed["message"])
     if not {"ended", "not_started"} & events.keys():
-        raise from_code(
-            "io", f"The launcher ended with {process.returncode} before the command did; its work is kept."
-        )
+        how = f"The launcher ended with {process.returncode}"
+        if "started" in events:
+            raise LauncherLost(f"{how} before the command did; what the command changed is in the workspace.")
+        raise Io(f"{how} before it began; nothing was run.")
     return Ended(process.returncode, events, tuple(notes), stdout, stderr, interrupt)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from atoll.errors import AtollError, Busy, Exists, NotFound, Usage
 from atoll.run.command import Options, PathLike, carry_out, memory_bytes
+from atoll.run.launcher import LauncherLost
 from atoll.run.result import RunResult
 from atoll.secrets import mask_command
 
@@ -118,6 +119,8 @@ def run(
     began_at = workspace.head
     try:
         result, interrupt = carry_out(workspace, command, options, note=note, stop=stop)
+    except LauncherLost as error:
+        raise _kept(error, workspace) from error
     except BaseException:
         # Nothing was run.
         with contextlib.suppress(AtollError):
@@ -310,14 +313,19 @@ def commit_result(
             message, meta={"run": result.meta(recorded)}, allow_empty=True, progress=progress
         )
     except AtollError as error:
-        error.message = (
-            f"The command ended with {result.returncode}, and its work could not be committed: "
-            f"{error.message} It is "
-            f"kept in the workspace '{workspace.branch}'; `atoll commit {workspace.branch}` tries again."
-        )
-        error.args = (error.message,)
-        raise
+        what = f"The command ended with {result.returncode}, and its work could not be committed: "
+        raise _kept(error, workspace, what) from error
     return done.commit
+
+
+def _kept(error: AtollError, workspace: Workspace, before: str = "") -> AtollError:
+    """The same error, saying where the command's work is."""
+    error.message = (
+        f"{before}{error.message} `atoll status {workspace.branch}` shows it, `atoll commit "
+        f"{workspace.branch}` keeps it."
+    )
+    error.args = (error.message,)
+    return error
 
 
 def recorded_command(words: Sequence[str]) -> list[str]:
