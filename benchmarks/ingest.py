@@ -36,8 +36,8 @@ def import100k(options: Options) -> list[Row]:
             settle()
             return tar_zstd(tree, fresh(options, "archive"))
 
-        samples = interleave({"atoll import": ours, "tar | zstd": base}, options.runs, warm_up=1)
-        rows.append(ratio_row(f"import {files:,} files, {kind}", samples, "atoll import", "tar | zstd", 1.5))
+        samples = interleave({"atoll import": ours, "tar+zstd": base}, options.runs, warm_up=1)
+        rows.append(ratio_row(f"import {files:,} files, {kind}", samples, "atoll import", "tar+zstd", 1.5))
     return rows
 
 
@@ -65,9 +65,9 @@ def commit100k(options: Options) -> list[Row]:
             settle()
             return tar_zstd(tree, fresh(options, "archive"))
 
-        samples = interleave({"atoll commit": ours, "tar | zstd": base}, options.runs, warm_up=1)
+        samples = interleave({"atoll commit": ours, "tar+zstd": base}, options.runs, warm_up=1)
         rows.append(
-            ratio_row(f"commit {files:,} new files, {kind}", samples, "atoll commit", "tar | zstd", 1.5)
+            ratio_row(f"commit {files:,} new files, {kind}", samples, "atoll commit", "tar+zstd", 1.5)
         )
     return rows
 
