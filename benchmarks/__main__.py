@@ -9,11 +9,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from benchmarks import copyup, fsbench, host, ingest, reads, workspaces
 from benchmarks.harness import Options, Row, markdown, progress, write
+from scripts.leftovers import clean_up
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -89,8 +89,10 @@ def main() -> int:
     finally:
         if memory is not None:
             subprocess.run(["umount", str(memory)], check=False)
-        with suppress(OSError):
-            shutil.rmtree(place)
+        for line in clean_up(str(place), 15.0):
+            held = False
+            print(f"benchmarks: left behind: {line}", file=sys.stderr)
+        shutil.rmtree(place, ignore_errors=True)
     return 0 if held else 1
 
 

@@ -78,16 +78,18 @@ def store(options: Options) -> Iterator[atoll.Store]:
         with atoll.create(place) as made:
             yield made
     finally:
-        for workspace in atoll.open(store=place).workspaces() if place.exists() else []:
-            if workspace.mounted:
-                workspace.umount()
+        if place.exists():
+            with atoll.open(store=place) as again:
+                # Dropping unmounts, and lets go of what a workspace in memory still holds.
+                for workspace in again.workspaces():
+                    again.drop(workspace.branch)
         shutil.rmtree(place, ignore_errors=True)
 
 
 def servers(options: Options, where: atoll.Store) -> list[dict[str, Any]]:
     """The history servers of a store, as `atoll servers --json` lists them."""
-    listed = json.loads(run(options, "servers", "--store", str(where.path), "--json"))
-    return list(listed["servers"])
+    listed = json.loads(run(options, "servers", "--json"))
+    return [server for server in listed["servers"] if server["store"] == str(where.path)]
 
 
 def requests(options: Options, where: atoll.Store) -> dict[str, int]:
