@@ -21,7 +21,8 @@ ATOLL = os.path.join(os.path.dirname(sys.executable), "atoll")
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home, data and run-time folder that no other test sees; nothing may be mounted or running afterwards."""
+    """A home, data and run-time folder that no other test sees; nothing may be mounted or running
+    afterwards."""
     for name in ("data", "run"):
         (tmp_path / name).mkdir(mode=0o700)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -101,7 +102,7 @@ class Cli:
     ) -> subprocess.CompletedProcess[bytes]:
         """Runs it to its end, whatever that is."""
         return subprocess.run(
-            [ATOLL, *map(os.fspath, words)],
+            [ATOLL, *(os.fspath(word) for word in words)],
             cwd=cwd or self.cwd,
             input=stdin,
             stdin=subprocess.DEVNULL if stdin is None else None,
@@ -111,7 +112,11 @@ class Cli:
         )
 
     def __call__(
-        self, *words: str | os.PathLike[str], code: int = 0, cwd: Path | None = None, stdin: bytes | None = None
+        self,
+        *words: str | os.PathLike[str],
+        code: int = 0,
+        cwd: Path | None = None,
+        stdin: bytes | None = None,
     ) -> str:
         """Its stdout; it must end with `code`."""
         done = self.raw(*words, cwd=cwd, stdin=stdin)

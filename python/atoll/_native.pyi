@@ -169,6 +169,17 @@ class ChangeDict(TypedDict):
     new: EntryDict | None
     content_changed: bool
 
+class PlanDict(TypedDict):
+    changes: list[ChangeDict]
+    left_out: list[tuple[bytes, Literal["git", "ignored", "outside"]]]
+    conflicts: list[tuple[bytes, str, bool]]
+    overwrites: list[bytes]
+
+class AppliedDict(PlanDict):
+    lost: list[tuple[bytes, str]]
+    kept_folders: list[bytes]
+    kept_aside: str | None
+
 class WorkspaceDict(TypedDict):
     id: str
     branch: str
@@ -283,19 +294,31 @@ def copy_commit(
 def copy_changes(
     store: Store, dir: _Path, index: _Path, head: str, *, progress: _Progress = None
 ) -> list[ChangeDict]: ...
-def apply(
+def plan_apply(
     store: Store,
     base: str,
     result: str,
-    folder: _Path,
+    target: _Path,
     *,
     journal: _Path,
     paths: list[bytes],
     all: bool,
     force: bool,
-    dry_run: bool,
     progress: _Progress = None,
-) -> dict[str, Any]: ...
+) -> PlanDict: ...
+def apply_changes(
+    store: Store,
+    base: str,
+    result: str,
+    target: _Path,
+    *,
+    journal: _Path,
+    paths: list[bytes],
+    all: bool,
+    force: bool,
+    progress: _Progress = None,
+) -> AppliedDict: ...
+def resume_apply(journal: _Path) -> bool: ...
 
 # -- helper processes ---------------------------------------------------------------------------------------------
 

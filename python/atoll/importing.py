@@ -77,17 +77,42 @@ def _base(store: _native.Store, branch: Ref | None, folder: str) -> str | None:
     return None
 
 
+def _excludes(store: _native.Store, base: str | None, given: Iterable[str] | None) -> list[str]:
+    """What to leave out: as said, else as in the folder's last import."""
+    if given is not None:
+        return list(given)
+    if base is None:
+        return []
+    kept = json.loads(store.commit(base)["meta"].get("exclude", "[]"))
+    return [str(pattern) for pattern in kept]
+
+
+def _refuse_shown_workspace(store: _native.Store, folder: Path) -> None:
+    """Inside of a command the imported folder's path shows a workspace: that is committed, not imported."""
+    inside = os.environ.get("ATOLL_WORKSPACE")
+    for record in store.workspaces() if inside is not None else ():
+        where = record["mountpoint"]
+        if record["id"] != inside or where is None or not os.path.exists(where):
+            continue
+        if os.path.samefile(where, folder):
+            branch = record["branch"]
+            raise Usage(
+                f"{folder} shows the workspace '{branch}' here; `atoll commit` keeps what changed in it."
+            )
+
+
 def import_folder(
     store: _native.Store,
     folder: str | os.PathLike[str],
     *,
     branch: str,
     message: str | None,
-    exclude: Iterable[str],
+    exclude: Iterable[str] | None,
     skip_unreadable: bool,
     replace: bool,
     meta: Mapping[str, Any] | None,
     progress: Progress | None,
+    kind: str = "import",
 ) -> ImportResult:
     """See `Store.import_folder`."""
     source = Path(os.path.realpath(os.path.expanduser(folder)))
@@ -95,6 +120,7 @@ def import_folder(
         raise NotFound(f"There is no folder {source} to import.")
     if not source.is_dir():
         raise Usage(f"{source} is not a folder; import the folder that it is in, or `--tar` for an archive.")
+    _refuse_shown_workspace(store, source)
     raw = store.get_ref("branch", branch)
     ref = None if raw is None else Ref._of(raw)
     if ref is not None and ref.folder not in (None, str(source)) and not replace:
@@ -102,20 +128,22 @@ def import_folder(
             f"Branch '{branch}' was imported from {ref.folder}, not from {source}; import to another branch"
             " with --branch, or give --replace when the folder has moved."
         )
+    base = _base(store, ref, str(source))
+    excludes = _excludes(store, base, exclude)
     done = _native.import_folder(
         store,
         request(
             branch=branch,
             head=None if ref is None else ref.commit,
             message=message or f"import {source.name or source}",
-            kind="import",
-            note=f"import {source} to {branch}",
-            meta=meta,
+            kind=kind,
+            note=f"{kind} {source} to {branch}" if kind == "import" else f"{message} to {source}",
+            meta={**(meta or {}), **({"exclude": excludes} if excludes else {})},
             folder=str(source),
         ),
         source,
-        base=_base(store, ref, str(source)),
-        excludes=list(exclude),
+        base=base,
+        excludes=excludes,
         skip_unreadable=skip_unreadable,
         progress=progress,
     )

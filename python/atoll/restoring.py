@@ -37,7 +37,7 @@ def restore(
 def write_state(workspace: Workspace, commit: str, paths: Sequence[str], progress: Progress | None) -> None:
     """Makes the mounted folder, which equals its head, hold what `commit` has at `paths` (none:
     everywhere)."""
-    _native.apply(
+    _native.apply_changes(
         workspace.store.native,
         workspace.head,
         commit,
@@ -46,6 +46,5 @@ def write_state(workspace: Workspace, commit: str, paths: Sequence[str], progres
         paths=[clean(path) for path in paths],
         all=True,
         force=False,
-        dry_run=False,
         progress=progress,
     )

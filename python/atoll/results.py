@@ -11,7 +11,16 @@ from atoll.history import Change
 if TYPE_CHECKING:
     from atoll import _native
 
-__all__ = ["ApplyResult", "CommitResult", "ExportResult", "ImportResult", "Skipped", "Status", "UmountResult"]
+__all__ = [
+    "ApplyResult",
+    "CommitResult",
+    "ExportResult",
+    "ImportResult",
+    "LeftOut",
+    "Skipped",
+    "Status",
+    "UmountResult",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +112,35 @@ def _export_result(raw: _native.ExportDict) -> ExportResult:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A changed path that an apply left out, and why: `git`, `ignored`, `outside` (of the paths asked
+    for)."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ApplyResult:
     """What an apply did, or with `dry_run` would do."""
 
+    folder: str
     changes: tuple[Change, ...]
     """The changes, sorted by path."""
-    left_out: tuple[str, ...]
-    """Changed paths that were not applied: `.git`, git-ignored ones, those outside of `paths`."""
+    left_out: tuple[LeftOut, ...]
     conflicts: tuple[str, ...]
-    """Paths that the target changed too; empty unless `force` overrode them."""
+    """Paths that the folder changed too; empty unless `force` overrode them (or with `dry_run`)."""
     dry_run: bool
+    lost: tuple[tuple[str, str], ...]
+    """What could not be restored: path and `owner`, `mode`, `device`, `xattr NAME`."""
+    kept_folders: tuple[str, ...]
+    """Folders that are gone in the result but hold files of their own here, and stay."""
+    kept_aside: str | None
+    """Where things are that were in the way at the last moment."""
     saved: str | None
-    """The commit that holds what was overwritten."""
+    """The commit that holds the folder's state from before."""
+    commit: str | None
+    """The commit that holds its state afterwards: `undo` takes both back."""
 
 
 @dataclass(frozen=True, slots=True)

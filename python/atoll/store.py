@@ -119,7 +119,7 @@ class Store:
         *,
         branch: str = "main",
         message: str | None = None,
-        exclude: Iterable[str] = (),
+        exclude: Iterable[str] | None = None,
         skip_unreadable: bool = False,
         replace: bool = False,
         meta: Mapping[str, Any] | None = None,
@@ -128,9 +128,10 @@ class Store:
         """Makes the folder's present state a commit on `branch`, which need not exist; reads only what
         changed since the folder's last import. Returns when the commit would survive a power cut.
 
-        `exclude` takes patterns in `.gitignore` syntax. `replace` lets a folder take the place of another one
-        on the branch. Raises `Busy` while git works in the folder, `PermissionDenied` naming what cannot be
-        read, `Conflict` when the branch holds another folder."""
+        `exclude` takes patterns in `.gitignore` syntax; without, those of the folder's last import hold.
+        `replace` lets a folder take the place of another one on the branch. Raises `Busy` while git works in
+        the folder, `PermissionDenied` naming what cannot be read, `Conflict` when the branch holds another
+        folder."""
         return importing.import_folder(
             self.native,
             folder,
@@ -383,7 +384,8 @@ class Store:
     gc_async = paired(gc)
 
     def check(self) -> dict[str, Any]:
-        """Reads everything that is stored and compares it with its names; `problems` lists what is damaged."""
+        """Reads everything that is stored and compares it with its names; `problems` lists what is
+        damaged."""
         return _native.check(self.native)
 
     check_async = paired(check)

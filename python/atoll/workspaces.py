@@ -147,7 +147,12 @@ def _mount_new(
             raise _held(holder) from error
         raise
     with workspace._locked():
-        made = _make_target(target)
+        try:
+            made = _make_target(target)
+        except BaseException:
+            store.native.remove_workspace(workspace.id)
+            shutil.rmtree(workspace.folder, ignore_errors=True)
+            raise
         place = workspace._place()
         place.settings.pop("mounting", None)
         place.settings["made_mountpoint"] = made
@@ -348,6 +353,10 @@ def undo(store: Store, seq: int | None) -> Operation:
     """See `Store.undo`."""
     undone = _native.undo(store.native, seq)
     operation = Operation._of(undone)
+    if operation.kind == "apply":
+        from atoll import applying
+
+        applying.take_back(store, operation)
     for move in operation.moves:
         if move.kind != "branch" or move.old is None:
             continue

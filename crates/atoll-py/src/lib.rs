@@ -7,6 +7,7 @@
 
 use pyo3::prelude::*;
 
+mod apply;
 mod browse;
 mod commit;
 mod convert;
@@ -27,6 +28,7 @@ mod store;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<store::Store>()?;
+    apply::register(module)?;
     browse::register(module)?;
     commit::register(module)?;
     copy::register(module)?;

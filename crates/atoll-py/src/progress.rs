@@ -57,14 +57,18 @@ pub fn interruptible<T: Send>(
     let mut raised = None;
     let result = std::thread::scope(|scope| {
         let counts = &counts;
-        scope.spawn(move || {
+        let worker = scope.spawn(move || {
             // The receiver lives longer than this thread; a failed send could only mean that nobody waits.
             let _ = sender.send(work(counts));
         });
         loop {
             match py.detach(|| wait(&receiver)) {
                 Ok(result) => return Some(result),
-                Err(mpsc::RecvTimeoutError::Disconnected) => return None,
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    // It panicked; joined here, so that the panic does not go on in this thread.
+                    let _ = worker.join();
+                    return None;
+                }
                 Err(mpsc::RecvTimeoutError::Timeout) if raised.is_none() => {
                     if let Err(error) = tick(py, callback, counts) {
                         counts.stop.store(true, Ordering::Relaxed);

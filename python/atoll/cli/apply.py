@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import click
 
 from atoll.cli import common, output
 from atoll.cli.status import print_changes
+
+if TYPE_CHECKING:
+    from atoll.results import ApplyResult
 
 
 @click.command("apply", **common.COMMAND)
@@ -64,21 +68,40 @@ def command(
             progress=progress,
         )
     if as_json:
-        output.print_json(
-            {
-                "dry_run": dry_run,
-                "changes": [output.change_json(change) for change in result.changes],
-                "left_out": [output.path_json(os.fsencode(path)) for path in result.left_out],
-                "conflicts": [output.path_json(os.fsencode(path)) for path in result.conflicts],
-                "saved": result.saved,
-            }
-        )
+        output.print_json(_document(result))
         return
     print_changes(result.changes)
-    if result.left_out:
+    for path in result.conflicts if dry_run else ():
         common.note(
-            f"{len(result.left_out)} changed paths in .git or git-ignored were left out; --all applies them"
-            " too."
+            f"{output.shown(os.fsencode(path))} changed in {result.folder} too; --force overwrites it."
         )
-    if result.saved:
-        common.note(f"What was overwritten is in commit {result.saved[:12]}.")
+    hidden = [each for each in result.left_out if each.reason != "outside"]
+    if hidden:
+        common.note(
+            f"{len(hidden)} changed paths in .git or git-ignored were left out; --all applies them too."
+        )
+    for path, what in result.lost[:20]:
+        common.note(f"{output.shown(os.fsencode(path))}: its {what} could not be set here.")
+    for path in result.kept_folders:
+        common.note(f"{output.shown(os.fsencode(path))} holds files of its own and stays.")
+    if result.kept_aside:
+        common.note(f"What was in the way at the last moment is in {result.kept_aside}.")
+    if result.saved and result.conflicts:
+        common.note(f"What was overwritten is in commit {result.saved[:12]}; `atoll undo` brings it back.")
+
+
+def _document(result: ApplyResult) -> dict[str, object]:
+    return {
+        **output.path_json(os.fsencode(result.folder), "folder"),
+        "dry_run": result.dry_run,
+        "changes": [output.change_json(change) for change in result.changes],
+        "left_out": [
+            {**output.path_json(os.fsencode(each.path)), "reason": each.reason} for each in result.left_out
+        ],
+        "conflicts": [output.path_json(os.fsencode(path)) for path in result.conflicts],
+        "lost": [{**output.path_json(os.fsencode(path)), "what": what} for path, what in result.lost],
+        "kept_folders": [output.path_json(os.fsencode(path)) for path in result.kept_folders],
+        "kept_aside": result.kept_aside,
+        "saved": result.saved,
+        "commit": result.commit,
+    }

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 @click.option("--branch", "-b", default="main", show_default=True, help="The branch; it need not exist.")
 @click.option("--message", "-m", help="The commit's message.")
 @click.option(
-    "--exclude", multiple=True, metavar="PATTERN", help="Leave out, in .gitignore syntax; may be repeated."
+    "--exclude",
+    multiple=True,
+    metavar="PATTERN",
+    help="Leave out, in .gitignore syntax, now and in later imports; may be repeated.",
 )
 @click.option(
     "--skip-unreadable", is_flag=True, help="Leave out what cannot be read instead of stopping there."
@@ -34,6 +37,7 @@ def command(
     branch: str,
     message: str | None,
     exclude: tuple[str, ...],
+    no_exclude: bool,
     skip_unreadable: bool,
     replace: bool,
     tar: str | None,
@@ -81,7 +85,7 @@ def command(
                 folder,
                 branch=branch,
                 message=message,
-                exclude=exclude,
+                exclude=exclude or (() if no_exclude else None),
                 skip_unreadable=skip_unreadable,
                 replace=replace,
                 progress=progress,

@@ -7,9 +7,9 @@ always relative to the base; a clean unmount empties the upper, and the next mou
 
 from __future__ import annotations
 
-import functools
 import os
 import re
+import threading
 from pathlib import Path
 
 from atoll import _native, helpers
@@ -144,10 +144,17 @@ class OverlayDriver:
             _native.scratch_umount(scratch)
 
 
-@functools.cache
+#: What the probe said of a folder.
+_probed: dict[str, str | None] = {}
+_probing = threading.Lock()
+
+
 def _probe(folder: str) -> str | None:
     """Tried once for each folder in a process: it makes folders and a mount that nobody sees."""
-    try:
-        return _native.overlay_probe(folder)
-    except AtollError as error:
-        return error.message
+    with _probing:
+        if folder not in _probed:
+            try:
+                _probed[folder] = _native.overlay_probe(folder)
+            except AtollError as error:
+                _probed[folder] = error.message
+        return _probed[folder]
