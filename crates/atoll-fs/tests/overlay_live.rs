@@ -93,7 +93,8 @@ fn stores_through_maps(scratch: Scratch) {
         let before = [stamp("new"), stamp("inherited")];
         mapper.store(round);
         let after = [stamp("new"), stamp("inherited")];
-        if round > '2' {
+        // On a disk the kernel may have written the page back meanwhile; then the store is seen.
+        if scratch == Scratch::Memory {
             use std::os::unix::fs::MetadataExt;
             for (before, after) in before.iter().zip(&after) {
                 assert_eq!(

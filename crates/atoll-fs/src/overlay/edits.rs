@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use atoll_store::tree::{Edit, Extent, FileType, Inode, Key, Time, TreeView, Value, scan};
 use atoll_store::{BirthId, Ino, Objects, Result};
 
-use super::index::{Index, Record, nanos};
+use super::index::{Record, nanos};
 use super::keys::Keys;
 use super::links::Links;
 use super::plan::{Mapped, Plan, Trees};
@@ -261,7 +261,7 @@ impl Edits<'_> {
 }
 
 /// What the next capture is to know. `start` is the time before which a change is certainly captured.
-pub(super) fn records(plan: &Plan<'_>, index: &Index, mapped: &Mapped<'_>, start: Time) -> Vec<Record> {
+pub(super) fn records(plan: &Plan<'_>, mapped: &Mapped<'_>, start: Time) -> Vec<Record> {
     let mut records = Vec::with_capacity(plan.dirs.len() + plan.files.len());
     let record = |stat: &HostStat, key: Option<Ino>, extra: u64, inherited: bool| Record {
         ino: stat.ino,
@@ -289,8 +289,5 @@ pub(super) fn records(plan: &Plan<'_>, index: &Index, mapped: &Mapped<'_>, start
         record.clean &= !mapped.has(stat.ino, file.key);
         records.push(record);
     }
-    let seen: std::collections::HashSet<u64> = records.iter().map(|record| record.ino).collect();
-    let gone = index.records().filter(|record| record.key.is_some() && !seen.contains(&record.ino));
-    records.extend(gone.map(|record| Record { clean: false, retired: true, ..record }));
     records
 }

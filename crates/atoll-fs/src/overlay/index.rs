@@ -5,7 +5,10 @@
 //! the random bits of new inode numbers, the number of records, the records sorted by inode number, and the
 //! XXH3 hash (64 bits) of all that.
 
+use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::fs;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::io::Write;
 use std::path::Path;
 
@@ -132,16 +135,29 @@ impl Index {
 
     /// The record of an inode of the upper.
     pub fn get(&self, ino: u64) -> Option<Record> {
-        let (mut low, mut high) = (0, self.count);
+        self.search(ino, 0, self.count).ok().map(|at| self.record(at))
+    }
+
+    /// For many look-ups, most of them near the one before.
+    pub fn near(&self) -> Near<'_> {
+        Near { index: self, at: 0 }
+    }
+
+    fn ino(&self, at: usize) -> u64 {
+        u64_at(&self.bytes, HEADER + at * RECORD)
+    }
+
+    /// Where the record stands, or would stand.
+    fn search(&self, ino: u64, mut low: usize, mut high: usize) -> Result<usize, usize> {
         while low < high {
-            let middle = (low + high) / 2;
-            match u64_at(&self.bytes, HEADER + middle * RECORD).cmp(&ino) {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Greater => high = middle,
-                std::cmp::Ordering::Equal => return Some(self.record(middle)),
+            let middle = low.midpoint(high);
+            match self.ino(middle).cmp(&ino) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return Ok(middle),
             }
         }
-        None
+        Err(low)
     }
 
     /// All records.
@@ -150,10 +166,83 @@ impl Index {
     }
 }
 
+/// Looks up records near each other: files that were made together have neighbouring numbers.
+pub(super) struct Near<'a> {
+    index: &'a Index,
+    at: usize,
+}
+
+impl Near<'_> {
+    /// The record of an inode of the upper.
+    pub fn get(&mut self, ino: u64) -> Option<Record> {
+        let index = self.index;
+        let mut step = 1;
+        let (low, high) = if self.at < index.count && index.ino(self.at) <= ino {
+            while self.at + step < index.count && index.ino(self.at + step) <= ino {
+                step *= 2;
+            }
+            (self.at + step / 2, index.count.min(self.at + step))
+        } else {
+            while step <= self.at && index.ino(self.at - step) > ino {
+                step *= 2;
+            }
+            (self.at.saturating_sub(step), index.count.min(self.at + 1))
+        };
+        match index.search(ino, low, high) {
+            Ok(at) => {
+                self.at = at;
+                Some(index.record(at))
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+/// A fast hash of inode numbers: they come from the kernel, nobody chooses them to collide.
+#[derive(Default)]
+pub(super) struct InoHasher(u64);
+
+impl Hasher for InoHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+    fn write_u64(&mut self, ino: u64) {
+        self.0 = (self.0 ^ ino).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(20);
+    }
+}
+
+/// A map by inode number.
+pub(super) type InoMap<V> = HashMap<u64, V, BuildHasherDefault<InoHasher>>;
+
 /// The bytes of an index but for the head's hash and the checksum, which come with [`write`].
-pub(super) fn encode(base: &Hash, root: &HostStat, random: u32, mut records: Vec<Record>) -> Vec<u8> {
-    records.sort_unstable_by_key(|record| (record.ino, record.retired));
+///
+/// Of files that `old` knows and that are gone, the numbers are kept.
+pub(super) fn encode(
+    base: &Hash,
+    root: &HostStat,
+    random: u32,
+    mut records: Vec<Record>,
+    old: &Index,
+) -> Vec<u8> {
+    records.sort_unstable_by_key(|record| record.ino);
     records.dedup_by_key(|record| record.ino);
+    let mut have = records.iter().map(|record| record.ino).peekable();
+    let mut gone = Vec::new();
+    for record in old.records().filter(|record| record.key.is_some()) {
+        while have.next_if(|ino| *ino < record.ino).is_some() {}
+        if have.peek() != Some(&record.ino) {
+            gone.push(Record { clean: false, retired: true, ..record });
+        }
+    }
+    if !gone.is_empty() {
+        records.extend(gone);
+        records.sort_unstable_by_key(|record| record.ino);
+    }
     let mut out = Vec::with_capacity(HEADER + records.len() * RECORD + 8);
     out.extend_from_slice(MAGIC);
     out.extend_from_slice(&base.0);
@@ -178,4 +267,88 @@ pub(super) fn write(path: &Path, mut bytes: Vec<u8>, head: &Hash) -> Result<()> 
     written
         .and_then(|()| fs::rename(&new, path))
         .map_err(|error| Error::io("write the capture index", path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_store::tree::FileType;
+
+    fn root() -> HostStat {
+        let time = Time { sec: 5, nsec: 6 };
+        HostStat {
+            ino: 99,
+            dev: 1,
+            kind: FileType::Dir,
+            mode: 0o755,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            allocated: 0,
+            nlink: 2,
+            rdev: 0,
+            mtime: time,
+            ctime: time,
+            btime: time,
+            mount_root: false,
+        }
+    }
+
+    fn record(ino: u64) -> Record {
+        Record {
+            ino,
+            ctime: ino as i64 * 7,
+            btime: -1,
+            extra: ino + 1,
+            key: Ino::from_key(ino * 3 + 1),
+            clean: ino % 2 == 0,
+            inherited: ino % 3 == 0,
+            retired: false,
+            whiteouts: ino % 5 == 0,
+        }
+    }
+
+    #[test]
+    fn an_index_is_read_back_for_its_commits_and_its_upper_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("index");
+        let (base, head, root) = (Hash::of(b"base"), Hash::of(b"head"), root());
+        let inos: Vec<u64> = (0..1000u64).map(|at| at * at % 7919 + at * 8000).collect();
+        let records: Vec<Record> = inos.iter().map(|ino| record(*ino)).collect();
+        write(&path, encode(&base, &root, 77, records, &Index::default()), &head).unwrap();
+        let index = Index::load(&path, &base, &head, &root);
+        assert!(index.valid);
+        assert_eq!(index.random, Some(77));
+        let mut near = index.near();
+        for ino in inos.iter().chain(inos.iter().rev()).chain(inos.iter().step_by(37)) {
+            assert_eq!(index.get(*ino), Some(record(*ino)));
+            assert_eq!(near.get(*ino), Some(record(*ino)));
+            for missing in [ino + 1, ino.wrapping_sub(1)].iter().filter(|ino| !inos.contains(ino)) {
+                assert_eq!((index.get(*missing), near.get(*missing)), (None, None));
+            }
+        }
+        assert_eq!(near.get(u64::MAX), None);
+        assert!(!Index::load(&path, &head, &head, &root).valid);
+        assert!(!Index::load(&path, &base, &base, &root).valid);
+        assert!(!Index::load(&path, &base, &head, &HostStat { ino: 98, ..root }).valid);
+
+        // What is gone keeps its number.
+        let next = encode(&base, &root, 77, vec![record(inos[3])], &index);
+        write(&path, next, &head).unwrap();
+        let index = Index::load(&path, &base, &head, &root);
+        assert_eq!(index.get(inos[3]), Some(record(inos[3])));
+        assert_eq!(index.get(inos[4]), Some(Record { clean: false, retired: true, ..record(inos[4]) }));
+        assert_eq!(index.records().count(), 1000);
+
+        // Any flipped bit makes it worthless.
+        let whole = fs::read(&path).unwrap();
+        for at in (0..whole.len()).step_by(997) {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 4;
+            fs::write(&path, bytes).unwrap();
+            assert!(!Index::load(&path, &base, &head, &root).valid, "byte {at}");
+        }
+        fs::write(&path, &whole[..40]).unwrap();
+        assert!(!Index::load(&path, &base, &head, &root).valid);
+    }
 }

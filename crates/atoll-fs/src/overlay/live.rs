@@ -1,6 +1,6 @@
 //! Brings the walk of an upper in use to a state that is true of one moment.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::thread;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use atoll_store::tree::FileType;
 use atoll_store::{Code, Error, Result};
 
 use super::freeze::Freezer;
+use super::index::InoMap;
 use crate::scan::{HostStat, Scan, ScanOptions, coarse_now};
 
 /// How often changed folders are read again before the processes are frozen, or the capture gives up.
@@ -121,7 +122,8 @@ fn pass_tick(scan: &Scan, paths: &BTreeSet<Box<[u8]>>) {
 
 /// Whether a folder was reached twice, or a file more often than it has names.
 fn seen_too_often(scan: &Scan) -> bool {
-    let mut seen: HashMap<u64, u32> = HashMap::new();
+    let names = scan.dirs.values().map(|dir| dir.entries.len()).sum();
+    let mut seen: InoMap<u32> = InoMap::with_capacity_and_hasher(names, Default::default());
     scan.dirs.values().flat_map(|dir| &dir.entries).any(|entry| {
         let HostStat { kind, ino, nlink, rdev, .. } = entry.stat;
         // Whiteouts share one inode, whose link count is the kernel's affair.
@@ -133,4 +135,55 @@ fn seen_too_often(scan: &Scan) -> bool {
         *count += 1;
         *count > most
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[derive(Default)]
+    struct Counting {
+        frozen: AtomicU32,
+        thawed: AtomicU32,
+    }
+
+    impl Freezer for Counting {
+        fn freeze(&self) -> Result<()> {
+            self.frozen.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+        fn thaw(&self) -> Result<()> {
+            self.thawed.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    }
+
+    fn until_it_ends(patience: &mut Patience<'_>) -> (u32, Error) {
+        for passes in 0..1000 {
+            if let Err(error) = patience.again("folder", b"busy/one") {
+                return (passes, error);
+            }
+        }
+        panic!("patience never ends");
+    }
+
+    #[test]
+    fn patience_ends_with_the_folder_s_name() {
+        let (passes, error) = until_it_ends(&mut Patience::new(None));
+        assert_eq!((passes, error.code), (PASSES, Code::Changed));
+        assert!(error.message.contains("busy/one"), "{error}");
+    }
+
+    #[test]
+    fn processes_are_frozen_once_and_always_let_go_on() {
+        let freezer = Counting::default();
+        let mut patience = Patience::new(Some(&freezer));
+        let (passes, error) = until_it_ends(&mut patience);
+        assert!(passes > PASSES, "there are passes after the freeze");
+        assert_eq!(error.code, Code::Changed);
+        assert_eq!(freezer.thawed.load(Ordering::Relaxed), 0);
+        drop(patience);
+        assert_eq!((freezer.frozen.into_inner(), freezer.thawed.into_inner()), (1, 1));
+    }
 }

@@ -32,7 +32,7 @@ pub(super) struct PlanDir<'s> {
     /// Beside the scan's entries.
     pub children: Vec<Child>,
     /// What was read of it; `None` when it is as it was at the last capture.
-    pub facts: Option<Facts>,
+    pub facts: Option<Box<Facts>>,
     /// Its number in the tree.
     pub key: Ino,
     /// The base's folder that it is merged with.
@@ -48,7 +48,7 @@ pub(super) struct PlanFile {
     /// What the walk saw.
     pub stat: HostStat,
     /// What was read of it; `None` when it is as it was at the last capture.
-    pub facts: Option<Facts>,
+    pub facts: Option<Box<Facts>>,
     /// Its number in the tree; `None` when it turned out to be a whiteout.
     pub key: Option<Ino>,
     /// The base's file that it was copied up from.
@@ -123,8 +123,9 @@ impl<'s> Plan<'s> {
         let places: HashMap<&[u8], usize> =
             scan.dirs.keys().enumerate().map(|(at, path)| (&**path, at)).collect();
         let mut by_ino: HashMap<u64, usize> = HashMap::new();
-        let known = |stat: &HostStat| {
-            let record = index.get(stat.ino)?;
+        let mut near = index.near();
+        let mut known = |stat: &HostStat| {
+            let record = near.get(stat.ino)?;
             let same = trust && record.clean && !record.retired && record.ctime == nanos(stat.ctime);
             (same && record.is_file(stat)).then_some(record)
         };
@@ -199,7 +200,7 @@ impl<'s> Plan<'s> {
     }
 
     /// Hands over what was read.
-    pub fn give(&mut self, target: Target, facts: Facts) {
+    pub fn give(&mut self, target: Target, facts: Box<Facts>) {
         match target {
             Target::Dir(at) => self.dirs[at].facts = Some(facts),
             Target::File(at) => self.files[at].facts = Some(facts),
@@ -207,7 +208,7 @@ impl<'s> Plan<'s> {
     }
 
     /// Takes back all that was read.
-    pub fn facts(&mut self) -> impl Iterator<Item = Facts> {
+    pub fn facts(&mut self) -> impl Iterator<Item = Box<Facts>> {
         let dirs = self.dirs.iter_mut().filter_map(|dir| dir.facts.take());
         dirs.chain(self.files.iter_mut().filter_map(|file| file.facts.take()))
     }
@@ -250,9 +251,9 @@ impl<'s> Plan<'s> {
             }
             let dir = &self.dirs[at];
             let (above_key, above_lower) = (dir.key, dir.lower);
-            let (whiteouts, scan, children) = (dir.whiteouts, dir.scan, dir.children.clone());
-            for (entry_at, (entry, child)) in scan.entries.iter().zip(children).enumerate() {
-                let Child::File(number) = child else { continue };
+            let (whiteouts, scan) = (dir.whiteouts, dir.scan);
+            for (entry_at, entry) in scan.entries.iter().enumerate() {
+                let Child::File(number) = self.dirs[at].children[entry_at] else { continue };
                 let file = &mut self.files[number];
                 // Of several names the first one counts.
                 if !matches!(file.place, Place::Upper(dir, entry) if (dir, entry) == (at, entry_at)) {

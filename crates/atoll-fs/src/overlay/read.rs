@@ -52,7 +52,7 @@ pub(super) struct Facts {
 #[derive(Default)]
 pub(super) struct Reads {
     /// By position in the wish list; `None` where the name is not that file any more.
-    pub facts: Vec<Option<Facts>>,
+    pub facts: Vec<Option<Box<Facts>>>,
     /// Folders in which a name was not what it had been.
     pub torn: BTreeSet<Box<[u8]>>,
     /// Files that changed during every read.
@@ -91,7 +91,7 @@ pub(super) fn read(
     const RUN: usize = 32;
     let next = AtomicUsize::new(0);
     let stop = AtomicBool::new(false);
-    let one = || -> Result<(Vec<(usize, Facts)>, Reads)> {
+    let one = || -> Result<(Vec<(usize, Box<Facts>)>, Reads)> {
         let mut reader =
             Reader { root, shown, ingest: Ingest::new(writer.batch()), open: None, reads: Reads::default() };
         let mut found = Vec::new();
@@ -105,7 +105,7 @@ pub(super) fn read(
             for at in run.clone() {
                 let done = check(progress).and_then(|()| reader.read(&wanted[at]));
                 match done {
-                    Ok(Outcome::Read(facts)) => found.push((at, *facts)),
+                    Ok(Outcome::Read(facts)) => found.push((at, facts)),
                     Ok(Outcome::Torn) => drop(reader.reads.torn.insert(wanted[at].dir.clone())),
                     Ok(Outcome::Restless) => {
                         reader.reads.restless.push(join(&wanted[at].dir, &wanted[at].name));

@@ -34,7 +34,7 @@ pub(super) struct Capture<'a> {
 }
 
 /// What was read before a pass that turned out torn, by the upper's inode numbers.
-type Cache = HashMap<u64, Facts>;
+type Cache = HashMap<u64, Box<Facts>>;
 
 impl<'a> Capture<'a> {
     pub fn new(store: &Store, options: &'a OverlayCapture<'a>, progress: &'a dyn Progress) -> Result<Self> {
@@ -111,9 +111,9 @@ impl<'a> Capture<'a> {
             let old = Some((record.root, record.content, record.summary));
             (content, summary) = ContentSum::update(objects, old, tree)?;
         }
-        let records = records(&plan, &index, &mapped, self.start);
+        let records = records(&plan, &mapped, self.start);
         let pending = PendingIndex {
-            bytes: index::encode(&options.base, &root, keys.random(), records),
+            bytes: index::encode(&options.base, &root, keys.random(), records, &index),
             path: options.index.clone(),
         };
         report.files = summary.files + summary.others;
