@@ -130,43 +130,58 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Where a path of the result will stand, in the target as it is now.
-    fn place(&self, path: &[u8]) -> Vec<u8> {
-        let above = parent(path);
-        let name = &path[if above.is_empty() { 0 } else { above.len() + 1 }..];
-        crate::scan::join(&self.present(above), name)
+    /// Where a path of the result will stand, in the target as it is now; and whether that place becomes free with a
+    /// folder above it that leaves or is replaced, whatever is there now.
+    fn place(&self, path: &[u8]) -> (Vec<u8>, bool) {
+        let (above, own) = self.present(parent(path));
+        let name = &path[if parent(path).is_empty() { 0 } else { parent(path).len() + 1 }..];
+        let freed = self.is_freed(&above, own);
+        (crate::scan::join(&above, name), freed)
     }
 
-    /// Where a folder of the result is in the target as it is now.
-    fn present(&self, path: &[u8]) -> Vec<u8> {
+    /// Where a folder of the result is in the target as it is now. The first `own` bytes are the old path of a moved
+    /// folder: what that one held comes with it.
+    fn present(&self, path: &[u8]) -> (Vec<u8>, usize) {
         let mut above = path;
         while !above.is_empty() {
             if let Some(old) = self.moved.get(above).filter(|_| !self.skipped_moves.contains(above)) {
-                return [&old[..], &path[above.len()..]].concat();
+                return ([&old[..], &path[above.len()..]].concat(), old.len());
             }
             above = parent(above);
         }
-        path.to_vec()
+        (path.to_vec(), 0)
+    }
+
+    fn is_freed(&self, folder: &[u8], own: usize) -> bool {
+        let mut above = folder;
+        while above.len() > own {
+            if self.vacated.contains(above) {
+                return true;
+            }
+            above = parent(above);
+        }
+        false
     }
 
     fn conflict(&mut self, path: &[u8], why: &'static str) {
         self.plan.conflicts.push(Conflict { path: path.to_vec(), why, always: false });
     }
 
-    fn look(&mut self, at: &[u8]) -> Result<Option<HostStat>> {
-        match self.target.here(at)? {
+    /// What is at a present place. Behind a link there is nothing that could be touched.
+    fn look(&mut self, at: &[u8], here: Here) -> Option<HostStat> {
+        match here {
             Here::Is(stat) => {
                 self.plan.found.push((at.to_vec(), Some(stat)));
-                Ok(Some(stat))
+                Some(stat)
             }
             Here::Nothing => {
                 self.plan.found.push((at.to_vec(), None));
-                Ok(None)
+                None
             }
             Here::BehindLink => {
                 let why = "a folder above is a symbolic link here";
                 self.plan.conflicts.push(Conflict { path: at.to_vec(), why, always: true });
-                Ok(None)
+                None
             }
         }
     }
@@ -182,14 +197,18 @@ impl Planner<'_> {
     fn leave(&mut self, change: &Change) -> Result<bool> {
         let Some(old) = change.old.filter(|_| change.kind != ChangeKind::Added) else { return Ok(true) };
         let old_path = change.old_path.as_ref().unwrap_or(&change.path).clone();
-        let here = self.look(&old_path)?;
-        if self.is_done(change, &old_path, here.as_ref())? {
+        let here = self.target.here(&old_path)?;
+        let stat = match &here {
+            Here::Is(stat) => Some(stat),
+            Here::Nothing | Here::BehindLink => None,
+        };
+        if self.is_done(change, &old_path, stat)? {
             if change.kind == ChangeKind::Renamed {
                 self.skipped_moves.insert(change.path.clone());
             }
             return Ok(false);
         }
-        let Some(host) = here else {
+        let Some(host) = self.look(&old_path, here) else {
             return Ok(self.leave_nothing(change, &old_path));
         };
         let is_base = self.is_base(&old_path, &host, old)?;
@@ -293,13 +312,14 @@ impl Planner<'_> {
             return Ok(());
         };
         let path = &change.path;
-        let at = self.place(path);
+        let (at, freed) = self.place(path);
         let returns = self.returning.contains(path);
         let replaces =
             matches!(change.kind, ChangeKind::Modified | ChangeKind::TypeChanged | ChangeKind::Metadata);
-        if !replaces && !self.vacated.contains(&at) {
+        if !replaces && !freed && !self.vacated.contains(&at) {
             // A folder that comes may find its counterpart; whatever else is there is in the way.
-            if let Some(host) = self.look(&at)? {
+            let here = self.target.here(&at)?;
+            if let Some(host) = self.look(&at, here) {
                 let merges = inode.kind == FileType::Dir && host.kind == FileType::Dir;
                 if !returns && (merges || is_as(&self.target, &at, &host, self.tree, (ino, inode))?) {
                     return Ok(());
@@ -370,8 +390,11 @@ impl Planner<'_> {
         if above.is_empty() || self.made.contains(above) || self.moved.contains_key(above) {
             return Ok(());
         }
-        let at = self.present(above);
-        if let Here::Is(host) = self.target.here(&at)? {
+        let (at, own) = self.present(above);
+        let freed = self.is_freed(&at, own);
+        if let Here::Is(host) = self.target.here(&at)?
+            && !freed
+        {
             if host.kind == FileType::Dir || self.vacated.contains(&at) {
                 return Ok(());
             }
@@ -381,7 +404,7 @@ impl Planner<'_> {
             }
             self.plan.overwrites.push(at.clone());
             self.take(&at, host, None);
-        } else if self.base.map(|base| base.resolve(above)).transpose()?.flatten().is_some() {
+        } else if !freed && self.base.map(|base| base.resolve(above)).transpose()?.flatten().is_some() {
             self.conflict(above, "is gone");
         }
         self.folders_above(above)?;

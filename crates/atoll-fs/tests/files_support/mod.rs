@@ -1,6 +1,8 @@
 //! A folder's state in memory: becomes a tree, becomes a real folder, is read back from one.
 #![allow(dead_code)]
 
+pub mod ops;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
