@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -74,8 +73,6 @@ class Store:
 
     def __init__(self, native: _native.Store) -> None:
         self.native = native
-        self._trees: dict[str, Commit] = {}
-        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"Store({os.fspath(self.path)!r})"
@@ -97,9 +94,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Forgets what is cached. Workspaces stay mounted; everything that was published is safe already."""
-        with self._lock:
-            self._trees.clear()
+        """Ends the use of this object. Workspaces stay mounted; everything that was published is safe already."""
 
     @property
     def path(self) -> Path:

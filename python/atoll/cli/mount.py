@@ -91,6 +91,8 @@ def command(
                 )
             ]
         _tell_what_leads_out(mounted[0])
+    for workspace in mounted:
+        _warn(workspace)
     if as_json:
         documents = [document(workspace) for workspace in mounted]
         output.print_json({"workspaces": documents} if every else documents[0])
@@ -105,6 +107,15 @@ def _tell_what_leads_out(workspace: Workspace) -> None:
     origin = workspace.store.ref(workspace.branch).folder
     if origin is not None and os.path.isdir(origin) and (line := sentence(workspace.path, origin)):
         common.note(f"{line} `atoll exec {workspace.branch} -- COMMAND` shows the workspace at that path.")
+
+
+def _warn(workspace: Workspace) -> None:
+    """What points at the imported folder leads out of a workspace that is not shown at its path."""
+    from atoll.run.outside import sentence
+
+    folder = workspace.store.ref(workspace.branch).folder
+    if folder is not None and (line := sentence(workspace.path, folder)) is not None:
+        common.note(f"{line} `atoll exec {workspace.branch} -- COMMAND` shows it at that path.")
 
 
 def document(workspace: Workspace) -> dict[str, object]:
