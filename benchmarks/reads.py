@@ -34,7 +34,7 @@ def prepare(tree: Path) -> None:
 @contextmanager
 def fresh_mount(options: Options, made: atoll.Store, branch: str) -> Iterator[atoll.Workspace]:
     """A workspace whose history server has just started: nothing of its tree is in the kernel's caches."""
-    wait_for_no_server(options, made)
+    wait_for_no_server(options)
     shell(f"cat '{made.path}'/packs/* '{made.path}'/meta.db '{made.path}'/oplog", options.place)
     workspace = made.mount(branch, driver="overlay")
     try:
