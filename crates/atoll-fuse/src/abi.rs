@@ -23,7 +23,7 @@ macro_rules! opcodes {
         pub mod op {
             $(pub const $name: u32 = $number;)*
         }
-        /// The name of a kind of request, in lower case.
+        /// The name of a kind of request.
         pub(crate) fn op_name(opcode: u32) -> Option<&'static str> {
             match opcode {
                 $($number => Some(stringify!($name)),)*

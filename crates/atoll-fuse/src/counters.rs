@@ -34,12 +34,12 @@ impl Counters {
         self.kinds.iter().map(|kind| kind.load(Ordering::Relaxed)).sum()
     }
 
-    /// The kinds that occurred, by their protocol names in lower case.
+    /// The kinds that occurred, by their names in the protocol: `LOOKUP`, `READ`, …
     pub fn by_kind(&self) -> Vec<(String, u64)> {
         (0..KINDS as u32)
             .filter_map(|opcode| {
                 let count = self.of(opcode);
-                (count > 0).then(|| (abi::op_name(opcode).unwrap_or("OTHER").to_ascii_lowercase(), count))
+                (count > 0).then(|| (abi::op_name(opcode).unwrap_or("OTHER").to_owned(), count))
             })
             .collect()
     }

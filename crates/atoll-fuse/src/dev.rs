@@ -8,6 +8,7 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -17,9 +18,9 @@ use rustix::io::Errno as SysErrno;
 use zerocopy::IntoBytes;
 
 use crate::abi;
-use crate::filesystem::FileSystem;
+use crate::filesystem::{Entry, FileSystem, Reply};
 use crate::reply::ReplyBuffer;
-use crate::session::{Parts, Session};
+use crate::session::{Outcome, Parts, Session};
 
 /// Serves the connection behind `device` until it is unmounted (returns `Ok`) or broken.
 ///
@@ -33,16 +34,33 @@ pub fn serve<F: FileSystem>(session: &Session<F>, device: BorrowedFd<'_>) -> io:
     }
     let lead = Lead::default();
     std::thread::scope(|scope| {
+        let (late, jobs) = mpsc::channel();
+        scope.spawn(move || answer_late(session, device, &jobs));
         let workers: Vec<_> = (1..session.config.threads.max(1))
-            .map(|_| scope.spawn(|| Worker::new(session, device, &lead).run()))
+            .map(|_| (late.clone(), &lead))
+            .map(|(late, lead)| scope.spawn(move || Worker::new(session, device, lead, late).run()))
             .collect();
-        let mut result = Worker::new(session, device, &lead).run();
+        let mut result = Worker::new(session, device, &lead, late).run();
         for worker in workers {
             result =
                 result.and(worker.join().unwrap_or_else(|_| Err(io::Error::other("A thread panicked."))));
         }
         result
     })
+}
+
+/// A request's id and what gives its answer.
+type Late = (u64, Box<dyn FnOnce() -> Reply<Entry> + Send>);
+
+/// Answers what must not be answered by a thread that serves requests; ends with the last of those.
+fn answer_late<F: FileSystem>(session: &Session<F>, device: BorrowedFd<'_>, jobs: &mpsc::Receiver<Late>) {
+    let mut reply = ReplyBuffer::default();
+    for (unique, job) in jobs {
+        session.late(unique, job, &mut reply);
+        if let Err(error) = send(device, &reply) {
+            log::error!("A late reply could not be sent: {error}");
+        }
+    }
 }
 
 /// Asks the kernel to send again what was read and never answered.
@@ -59,6 +77,34 @@ fn resend(device: BorrowedFd<'_>) -> io::Result<()> {
         Err(error) => Err(error.into()),
     }
 }
+
+/// The device beside rings: one request at a time, without a spin.
+pub(crate) struct Side<'a, F> {
+    worker: Worker<'a, F>,
+}
+
+impl<'a, F: FileSystem> Side<'a, F> {
+    pub(crate) fn new(session: &'a Session<F>, device: BorrowedFd<'a>) -> io::Result<Self> {
+        let flags = fcntl_getfl(device)?;
+        fcntl_setfl(device, flags | OFlags::NONBLOCK)?;
+        // What would have to be answered late does not come this way.
+        let (late, _) = mpsc::channel();
+        let mut worker = Worker::new(session, device, &ALONE, late);
+        worker.spin = Spin::new(Duration::ZERO);
+        Ok(Side { worker })
+    }
+
+    /// Waits for a request and answers it; false when the file system was unmounted.
+    pub(crate) fn answer_next(&mut self) -> io::Result<bool> {
+        let Some(len) = self.worker.next()? else { return Ok(false) };
+        self.worker.answer(len)?;
+        Ok(true)
+    }
+}
+
+/// Nobody waits for this lead.
+static ALONE: Lead =
+    Lead { state: Mutex::new(LeadState { taken: true, ended: false }), free: Condvar::new() };
 
 /// Who waits for requests.
 #[derive(Default)]
@@ -109,18 +155,25 @@ struct Worker<'a, F> {
     session: &'a Session<F>,
     device: BorrowedFd<'a>,
     lead: &'a Lead,
+    late: mpsc::Sender<Late>,
     buffer: Vec<u8>,
     reply: ReplyBuffer,
     spin: Spin,
 }
 
 impl<'a, F: FileSystem> Worker<'a, F> {
-    fn new(session: &'a Session<F>, device: BorrowedFd<'a>, lead: &'a Lead) -> Self {
+    fn new(
+        session: &'a Session<F>,
+        device: BorrowedFd<'a>,
+        lead: &'a Lead,
+        late: mpsc::Sender<Late>,
+    ) -> Self {
         let room = session.config.max_write.max(4096) as usize + 4096;
         Worker {
             session,
             device,
             lead,
+            late,
             buffer: vec![0; room.max(8192)],
             reply: ReplyBuffer::default(),
             spin: Spin::new(session.config.spin),
@@ -183,8 +236,11 @@ impl<'a, F: FileSystem> Worker<'a, F> {
         };
         let hand_off: Option<&dyn Fn()> =
             if self.session.config.threads > 1 { Some(&hand_off) } else { None };
-        if self.session.answer(&request, hand_off, &mut self.reply) {
-            send(self.device, &self.reply)?;
+        match self.session.answer(&request, hand_off, &mut self.reply) {
+            Outcome::Answered => send(self.device, &self.reply)?,
+            Outcome::Silent => {}
+            // Fails only when that thread is gone, and then so is the connection.
+            Outcome::Late(job) => drop(self.late.send((request.header.unique, job))),
         }
         Ok(handed.get())
     }

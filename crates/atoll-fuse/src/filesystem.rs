@@ -96,6 +96,14 @@ impl Entry {
     }
 }
 
+/// The answer to a handle's look-up.
+pub enum Found {
+    /// At once.
+    Now(Reply<Entry>),
+    /// From a thread that serves no requests, so it may itself look at the mount.
+    Later(Box<dyn FnOnce() -> Reply<Entry> + Send>),
+}
+
 /// An opened file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Opened {
@@ -195,8 +203,17 @@ impl DirSink<'_> {
 /// not implemented answers ENOSYS, which makes the kernel do without for the rest of the connection (for OPEN
 /// and OPENDIR: files and folders then need no opening, and what was read stays cached).
 pub trait FileSystem: Send + Sync {
-    /// The node behind a name in a folder. `.` and `..` are asked for exported handles.
+    /// The node behind a name in a folder. `..` is asked for exported handles.
     fn lookup(&self, call: &Call<'_>, parent: u64, name: &[u8]) -> Reply<Entry>;
+
+    /// The node of an exported handle (the kernel's LOOKUP of `.`), which it has nothing of.
+    ///
+    /// Linux 6.16 to 6.18 at least make a nameless entry of it whose age is 0, older than the connection's
+    /// epoch, so it never passes a check: overlayfs turns that into ESTALE, the second time that a copied-up
+    /// file is looked at. When the kernel has an entry by a path meanwhile, it takes that one.
+    fn lookup_handle(&self, call: &Call<'_>, node: u64) -> Found {
+        Found::Now(self.lookup(call, node, b"."))
+    }
 
     /// A node's attributes, and for how long they may be kept.
     fn getattr(&self, call: &Call<'_>, node: u64) -> Reply<(Attr, Duration)>;

@@ -13,7 +13,7 @@ pub mod session;
 pub mod uring;
 
 pub use counters::Counters;
-pub use filesystem::{Call, Data, DirSink, Entry, Errno, FileSystem, Opened, Reply};
+pub use filesystem::{Call, Data, DirSink, Entry, Errno, FileSystem, Found, Opened, Reply};
 pub use mount::{Device, MountOptions};
 pub use session::{Config, Session, serve};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use zerocopy::FromBytes;
 
 use crate::abi::{self, init, op};
-use crate::filesystem::{Call, DirSink, Errno, FileSystem, Reply};
+use crate::filesystem::{Call, DirSink, Errno, FileSystem, Found, Reply};
 use crate::reply::ReplyBuffer;
 use crate::{Counters, abi::InHeader};
 
@@ -70,13 +70,23 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// What became of a request.
+pub(crate) enum Outcome {
+    /// The reply is in the buffer.
+    Answered,
+    /// It is of a kind that has no reply.
+    Silent,
+    /// The entry comes from this, to be run in a thread that serves no requests; see [`Session::late`].
+    Late(Box<dyn FnOnce() -> Reply<crate::Entry> + Send>),
+}
+
 /// One connection's state, shared by its threads.
 pub struct Session<F> {
     fs: F,
     pub(crate) config: Config,
     counters: Counters,
     minor: AtomicU32,
-    pub(crate) uring: AtomicBool,
+    uring: AtomicBool,
 }
 
 impl<F: FileSystem> Session<F> {
@@ -106,13 +116,18 @@ impl<F: FileSystem> Session<F> {
         self.minor.load(Ordering::Relaxed)
     }
 
-    /// Answers one request. Returns false when it is of a kind that has no reply.
+    /// Whether the kernel waits for rings.
+    pub(crate) fn agreed_uring(&self) -> bool {
+        self.uring.load(Ordering::Acquire)
+    }
+
+    /// Answers one request.
     pub(crate) fn answer(
         &self,
         request: &Parts<'_>,
         hand_off: Option<&dyn Fn()>,
         reply: &mut ReplyBuffer,
-    ) -> bool {
+    ) -> Outcome {
         let header = &request.header;
         self.counters.count(header.opcode);
         let call = Call { uid: header.uid, gid: header.gid, pid: header.pid, hand_off, handed: false.into() };
@@ -120,19 +135,53 @@ impl<F: FileSystem> Session<F> {
         let result = match header.opcode {
             op::FORGET | op::BATCH_FORGET => {
                 let _ = self.forget(request);
-                return false;
+                return Outcome::Silent;
             }
+            op::LOOKUP if request.payload == b".\0" => match self.fs.lookup_handle(&call, header.nodeid) {
+                Found::Later(job) => return Outcome::Late(job),
+                Found::Now(found) => found.map(|entry| reply.put(&entry.wire())),
+            },
             // Nothing takes long enough to be worth interrupting; the reply to the request itself ends it.
-            op::INTERRUPT => return false,
+            op::INTERRUPT => return Outcome::Silent,
             op::INIT => self.init(request, reply),
             op::DESTROY => Ok(()),
-            _ => self.dispatch(request, &call, reply),
+            _ => {
+                // A panic is one failed request, not a dead server that its successor would follow.
+                let answer = std::panic::AssertUnwindSafe(|| self.dispatch(request, &call, reply));
+                std::panic::catch_unwind(answer).unwrap_or_else(|_| {
+                    log::error!("Answering a request (kind {}) panicked.", header.opcode);
+                    Err(Errno::EIO)
+                })
+            }
         };
+        log::trace!(
+            "{} node {:#x} {:?} by {}: {result:?}",
+            abi::op_name(header.opcode).unwrap_or("?"),
+            header.nodeid,
+            String::from_utf8_lossy(request.payload),
+            header.pid
+        );
         if let Err(errno) = result {
             reply.error(errno);
         }
         reply.seal(header.unique);
-        true
+        Outcome::Answered
+    }
+
+    /// Runs what [`Outcome::Late`] gave, for the request with this id.
+    pub(crate) fn late(
+        &self,
+        unique: u64,
+        job: Box<dyn FnOnce() -> Reply<crate::Entry> + Send>,
+        reply: &mut ReplyBuffer,
+    ) {
+        reply.clear();
+        let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+        match found.unwrap_or(Err(Errno::EIO)) {
+            Ok(entry) => reply.put(&entry.wire()),
+            Err(errno) => reply.error(errno),
+        }
+        reply.seal(unique);
     }
 
     fn dispatch(&self, request: &Parts<'_>, call: &Call<'_>, reply: &mut ReplyBuffer) -> Reply<()> {
@@ -309,5 +358,9 @@ pub fn serve<F: FileSystem>(
     session: &Session<F>,
     device: std::os::fd::BorrowedFd<'_>,
 ) -> std::io::Result<()> {
-    crate::dev::serve(session, device)
+    if session.config.uring {
+        crate::uring::serve(session, device)
+    } else {
+        crate::dev::serve(session, device)
+    }
 }

@@ -139,3 +139,13 @@ fn a_successor_answers_what_the_dead_server_left() {
         server.join().unwrap().unwrap();
     });
 }
+
+/// Skipped where root has not turned FUSE over io_uring on.
+#[test]
+fn uring_reads_back() {
+    if let Err(why) = atoll_fuse::uring::available() {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    reads_back(Config { uring: true, ..Config::default() });
+}

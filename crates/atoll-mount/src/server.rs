@@ -106,7 +106,7 @@ fn serve(dir: &Path, paths: HistoryPaths) -> Result<()> {
     let store_id = store.id().to_owned();
     let Some((start, descriptors)) = wire::receive_start(stdin().as_fd())? else { return Ok(()) };
     let resumed = start.restarts > 0;
-    let sessions = HistoryFs::both(Arc::new(store)).map(|fs| {
+    let sessions = HistoryFs::both(Arc::new(store), &paths.root).map(|fs| {
         let config = Config {
             resumed,
             uring: start.transport == "uring",

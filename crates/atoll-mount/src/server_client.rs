@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Read};
+use std::net::Shutdown;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use atoll_store::{Code, Error, Result, Store};
 use rustix::fs::FlockOperation;
@@ -30,7 +32,16 @@ pub struct HistoryServer {
     pub paths: HistoryPaths,
     /// How it is.
     pub info: ServerInfo,
-    _connection: UnixStream,
+    connection: UnixStream,
+}
+
+impl Drop for HistoryServer {
+    /// Waits until the server knows, so that it can be stopped right afterwards.
+    fn drop(&mut self) {
+        let _ = self.connection.shutdown(Shutdown::Write);
+        let _ = self.connection.set_read_timeout(Some(Duration::from_secs(1)));
+        let _ = (&self.connection).read(&mut [0; 1]);
+    }
 }
 
 /// What a history server says about itself.
@@ -90,7 +101,7 @@ fn connect(paths: &HistoryPaths) -> Result<Option<HistoryServer>> {
     let Ok(connection) = wire::connect(&paths.control()) else { return Ok(None) };
     match wire::ask(&connection, &Ask::Info) {
         Ok(Some(Answer::Info(info))) => {
-            Ok(Some(HistoryServer { paths: paths.clone(), info: *info, _connection: connection }))
+            Ok(Some(HistoryServer { paths: paths.clone(), info: *info, connection }))
         }
         // It ended, or died, between the two: the caller looks again.
         _ => Ok(None),
@@ -174,7 +185,7 @@ pub fn servers() -> Result<Vec<ServerInfo>> {
     for entry in dir {
         let root = entry.map_err(|error| Error::io("read", &parent, error))?.path();
         if let Some(server) = connect(&HistoryPaths::at(root))? {
-            found.push(server.info);
+            found.push(server.info.clone());
         }
     }
     found.sort_by(|a, b| a.store.cmp(&b.store));

@@ -46,6 +46,9 @@ fn accept(running: &Arc<Running>, listener: &UnixListener, alive: &Arc<OwnedFd>)
                 let spawned = thread.spawn(move || {
                     // Ends with the connection; a client that holds one keeps the server.
                     let _ = converse(&counted.0, &stream, &alive);
+                    // In this order: whoever sees the end of the connection is not counted any more.
+                    drop(counted);
+                    drop(stream);
                 });
                 if let Err(error) = spawned {
                     log::error!("A control connection got no thread: {error}");
@@ -133,6 +136,7 @@ fn stop(running: &Running, alive: &OwnedFd, own: usize) -> Result<()> {
     if let Some(user) = server_pins::user(paths) {
         return busy(user);
     }
+    running.sessions.iter().for_each(|session| session.fs().let_go());
     // Marking as expired tells whether a mount is busy and changes nothing. Only root may.
     for dir in [&paths.plain, &paths.xattr] {
         if rustix::mount::unmount(dir, UnmountFlags::EXPIRE) == Err(Errno::BUSY) {

@@ -29,10 +29,11 @@ impl log::Log for Lines {
     fn flush(&self) {}
 }
 
-/// Sends what is logged to stderr. Calling it again does nothing.
+/// Sends what is logged to stderr. Calling it again does nothing. `ATOLL_LOG=trace` shows every request.
 pub(crate) fn init() {
     static LINES: Lines = Lines;
     if log::set_logger(&LINES).is_ok() {
-        log::set_max_level(log::LevelFilter::Info);
+        let wanted = std::env::var("ATOLL_LOG").ok().and_then(|level| level.parse().ok());
+        log::set_max_level(wanted.unwrap_or(log::LevelFilter::Info));
     }
 }

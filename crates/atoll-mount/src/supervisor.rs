@@ -6,6 +6,7 @@
 use std::io::{self, BufReader};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -18,10 +19,18 @@ use crate::history::Side;
 use crate::server_paths::HistoryPaths;
 use crate::server_wire::{self as wire, Descriptors, Said, Start};
 
-/// A server that dies sooner than this after its start was no use.
+/// A server that crashes sooner than this after its start was no use.
 const SHORT_LIFE: Duration = Duration::from_secs(2);
 /// After so many in a row the mounts are given up: an error is better than waiting for ever.
 const SHORT_LIVES: u32 = 8;
+
+/// How a server ended that was not to end.
+enum Death {
+    /// Somebody killed it: the next one may well go on.
+    Killed,
+    /// It failed by itself, so soon after its start.
+    Crashed(Duration),
+}
 
 /// The entry of the process: `supervisor STORE HISTORY NAME`. Says on stdout that it serves, or why not.
 pub fn main(args: &[String]) -> i32 {
@@ -91,32 +100,41 @@ impl Supervisor {
 
     fn run(mut self) -> i32 {
         let mut told = false;
-        let mut short = 0;
+        let mut crashes: u32 = 0;
+        let mut failed = None;
         loop {
-            let lived = match self.serve_once(&mut told) {
+            match self.serve_once(&mut told, &mut failed) {
                 Ok(None) => return 0,
-                Ok(Some(lived)) => lived,
+                // What it was answering hangs until the connection is given up, and a ring cannot be taken
+                // over.
+                Ok(Some(_)) if self.transport == "uring" => crashes = SHORT_LIVES,
+                Ok(Some(Death::Killed)) => crashes = 0,
+                Ok(Some(Death::Crashed(lived))) => crashes = if lived < SHORT_LIFE { crashes + 1 } else { 1 },
                 Err(error) => {
                     log::error!("A history server could not be started: {error}");
-                    Duration::ZERO
+                    crashes += 1;
                 }
-            };
-            short = if lived < SHORT_LIFE { short + 1 } else { 0 };
-            if !told || short >= SHORT_LIVES {
-                log::error!("The history mount is given up after {short} servers that did not last.");
+            }
+            if !told || crashes >= SHORT_LIVES {
+                log::error!("The history mount is given up: its server does not last.");
                 detach(&self.paths.plain);
                 detach(&self.paths.xattr);
                 let _ = std::fs::remove_file(self.paths.control());
+                // Last: whoever hears it finds nothing mounted.
+                if let Some(failed) = failed {
+                    let _ = wire::say(io::stdout(), &failed);
+                }
                 return 1;
             }
             self.restarts += 1;
-            // The first replacement comes at once; only a series of failures is slowed down.
-            std::thread::sleep(Duration::from_millis(50) * (short.saturating_sub(1)));
+            // The first replacement comes at once; only a series of crashes is slowed down.
+            std::thread::sleep(Duration::from_millis(100) * crashes.saturating_sub(1));
         }
     }
 
-    /// Runs one server to its end. `None`: it ended as it should; else how long it lived.
-    fn serve_once(&mut self, told: &mut bool) -> io::Result<Option<Duration>> {
+    /// Runs one server to its end; `None`: it ended as it should. Once, `told`, it says that it serves;
+    /// `failed` is why it could not.
+    fn serve_once(&mut self, told: &mut bool, failed: &mut Option<Said>) -> io::Result<Option<Death>> {
         let mut server = self.spawn()?;
         let start = Start {
             supervisor_pid: std::process::id(),
@@ -124,25 +142,29 @@ impl Supervisor {
             stopped: self.stopped,
             transport: self.transport.clone(),
         };
-        wire::send_start(&server.socket, &start, &self.descriptors)?;
+        // It may have died before it could take them; how is seen below.
+        let sent = wire::send_start(&server.socket, &start, &self.descriptors);
         let mut lines = BufReader::new(server.socket.try_clone()?);
         // The socket's end is the server's: it has no children that could hold it open.
         while let Some(said) = wire::hear::<Said>(&mut lines).unwrap_or(None) {
-            self.stopped = matches!(said, Said::Stopping) || (self.stopped && !matches!(said, Said::Ready));
-            if !*told {
-                *told = matches!(said, Said::Ready);
+            match said {
+                Said::Stopping => self.stopped = true,
+                Said::Ready => self.stopped = false,
+                Said::Failed { .. } => *failed = Some(said.clone()),
+            }
+            if !*told && matches!(said, Said::Ready) {
+                *told = true;
                 let _ = wire::say(io::stdout(), &said);
-                if *told {
-                    let _ = release_stdout();
-                }
+                let _ = release_stdout();
             }
         }
         let status = server.child.wait()?;
-        if status.success() {
+        if status.success() && sent.is_ok() {
             return Ok(None);
         }
         log::warn!("The history server {} ended ({status}); another takes over.", server.child.id());
-        Ok(Some(server.started.elapsed()))
+        let killed = matches!(status.signal(), Some(9 | 15));
+        Ok(Some(if killed { Death::Killed } else { Death::Crashed(server.started.elapsed()) }))
     }
 
     fn spawn(&self) -> io::Result<Server> {

@@ -165,8 +165,8 @@ impl Above {
     pub fn lookup(&self, source: &dyn Source, trees: &Trees, dir: u64, name: &[u8]) -> Reply<Entry> {
         let node = self.node(dir)?;
         match (&node, name) {
+            (_, b"." | b"/") => self.entry(source, node),
             (Node::Link(_), _) => Err(Errno::ENOTDIR),
-            (_, b".") => self.entry(source, node),
             (Node::Refs(kind, prefix), b"..") if !prefix.is_empty() => {
                 let above = prefix.trim_end_matches('/').rsplit_once('/').map_or("", |(above, _)| above);
                 let above = if above.is_empty() { String::new() } else { format!("{above}/") };

@@ -6,21 +6,24 @@
 //! ```
 
 mod above;
+mod handles;
 mod ids;
 mod source;
 mod stat;
 mod tree;
 mod trees;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use atoll_fuse::abi::{Attr, StatFs};
-use atoll_fuse::{Call, Data, DirSink, Entry, Errno, FOREVER, FileSystem, Reply};
+use atoll_fuse::{Call, Data, DirSink, Entry, Errno, FOREVER, FileSystem, Found, Reply};
 use atoll_store::{Commit, Ino};
 use bytes::Bytes;
 
 use above::Above;
+use handles::Handles;
 use ids::Node;
 pub use source::Source;
 use tree::{InTree, Resume};
@@ -58,13 +61,15 @@ pub struct HistoryFs {
     trees: Arc<Trees>,
     above: Above,
     resume: Resume,
+    handles: Arc<Handles>,
 }
 
 impl HistoryFs {
-    /// Both mounts of a store.
-    pub fn both(source: Arc<dyn Source>) -> [HistoryFs; 2] {
+    /// Both mounts of a store. `root` is HISTORY, the folder that they are mounted in.
+    pub fn both(source: Arc<dyn Source>, root: &Path) -> [HistoryFs; 2] {
         let trees = Arc::new(Trees::default());
         [Side::Plain, Side::Xattr].map(|side| HistoryFs {
+            handles: Arc::new(Handles::new(root.join(side.folder()))),
             source: source.clone(),
             side,
             trees: trees.clone(),
@@ -76,6 +81,11 @@ impl HistoryFs {
     /// Which of the two it is.
     pub fn side(&self) -> Side {
         self.side
+    }
+
+    /// Closes what it holds of its own mount, so that this can be unmounted.
+    pub fn let_go(&self) {
+        self.handles.let_go();
     }
 
     fn tree(&self, slot: u16) -> Reply<InTree<'_>> {
@@ -106,6 +116,24 @@ impl FileSystem for HistoryFs {
                 Some(entry) => Ok(entry),
                 None => self.above.commits(&*self.source),
             },
+        }
+    }
+
+    fn lookup_handle(&self, call: &Call<'_>, node: u64) -> Found {
+        let Some(Node::InTree(slot, ino)) = ids::split(node) else {
+            return Found::Now(self.lookup(call, node, b"."));
+        };
+        let found = self.tree(slot).and_then(|tree| Ok((tree.entry_of(ino)?, tree.tree)));
+        match found {
+            // The kernel asks for folders only to connect them to their parents.
+            Ok((entry, tree)) if entry.attr.mode >> 12 != 4 => {
+                let (handles, source) = (self.handles.clone(), self.source.clone());
+                Found::Later(Box::new(move || {
+                    handles.connect(&*source, &tree, ino);
+                    Ok(entry)
+                }))
+            }
+            found => Found::Now(found.map(|(entry, _)| entry)),
         }
     }
 

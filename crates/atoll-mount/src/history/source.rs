@@ -63,7 +63,6 @@ impl Source for Store {
     }
 
     fn is_at_hand(&self, chunk: Num) -> bool {
-        let _ = chunk;
-        true
+        self.is_cached(chunk)
     }
 }

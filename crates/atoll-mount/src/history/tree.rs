@@ -86,7 +86,9 @@ impl InTree<'_> {
     /// A name in a folder; `None` is `..` of the root.
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Reply<Option<Entry>> {
         match name {
-            b"." => return self.entry_of(dir).map(Some),
+            // "/" is the name of what the kernel found by a handle and has no path to. Overlayfs checks such an
+            // entry (the origin of a copied-up file) again, and turns "no such name" into ESTALE.
+            b"." | b"/" => return self.entry_of(dir).map(Some),
             b".." => return self.above(dir)?.map(|ino| self.entry_of(ino)).transpose(),
             _ => {}
         }

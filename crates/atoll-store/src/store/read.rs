@@ -18,6 +18,14 @@ impl Store {
         self.inner.cache.set_limit(bytes);
     }
 
+    /// Whether an object's bytes can be had at once, without reading and decompressing.
+    pub fn is_cached(&self, num: Num) -> bool {
+        let cache = &self.inner.cache;
+        let Some(pack) = cache.run(num).and_then(|key| cache.packs.lock().get(&key)) else { return false };
+        let Some(entry) = pack.pack.table().get(num) else { return false };
+        cache.frames.lock().get(&(pack.serial, entry.frame)).is_some()
+    }
+
     /// Where an object is; `None` when no pack has its number.
     pub(super) fn locate(&self, num: Num) -> Result<Option<(OpenPack, Entry)>> {
         if let Some(key) = self.inner.cache.run(num)
