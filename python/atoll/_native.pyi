@@ -247,7 +247,9 @@ def scratch_mounted(dir: _Path) -> bool: ...
 def overlay_commit(
     store: Store, request: RequestDict, capture: CaptureDict, *, progress: _Progress = None
 ) -> OverlayCommittedDict: ...
-def overlay_changes(store: Store, capture: CaptureDict, *, progress: _Progress = None) -> list[ChangeDict]: ...
+def overlay_changes(
+    store: Store, capture: CaptureDict, *, progress: _Progress = None
+) -> list[ChangeDict]: ...
 def import_folder(
     store: Store,
     request: RequestDict,
@@ -320,7 +322,7 @@ def apply_changes(
 ) -> AppliedDict: ...
 def resume_apply(journal: _Path) -> bool: ...
 
-# -- helper processes ---------------------------------------------------------------------------------------------
+# -- helper processes ----------------------------------------------------------------------------------------
 
 def main(args: list[str]) -> int:
     """Runs a helper process (`supervisor`, `server`, `launch`) and returns its exit code."""

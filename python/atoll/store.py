@@ -94,7 +94,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Ends the use of this object. Workspaces stay mounted; everything that was published is safe already."""
+        """Ends the use of this object. Workspaces stay mounted; what was published is safe already."""
 
     @property
     def path(self) -> Path:
@@ -211,7 +211,9 @@ class Store:
     def undo(self, operation: int | None = None) -> Operation:
         """Takes an operation back, without a number the newest one that is not taken back. Returns the
         operation that was taken back. Raises `Moved` when its branches moved since."""
-        return workspaces.undo(self, operation)
+        from atoll import undoing
+
+        return undoing.undo(self, operation)
 
     undo_async = paired(undo)
 

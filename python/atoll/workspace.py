@@ -304,7 +304,9 @@ class Workspace:
             with contextlib.suppress(OSError):
                 place.mountpoint.rmdir()
         self.store.native.remove_workspace(self.id)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        # What was set aside after a crash is the user's to look into; it was named then.
+        if not any(self.folder.glob("**/upper.aside-*")):
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def restore(
         self, source: str, paths: Iterable[str] = (), *, progress: Progress | None = None

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Literal
 from atoll import _native, drivers, places, refs, registry
 from atoll.drivers.base import Capture, MountOptions, Place
 from atoll.errors import AtollError, Busy, Exists, NotFound, Usage
-from atoll.history import Operation, Ref
+from atoll.history import Ref
 from atoll.workspace import Workspace
 
 if TYPE_CHECKING:
     from atoll.drivers.base import Note, Progress
     from atoll.store import PathLike, Store
 
-__all__ = ["drop", "every", "find", "mount", "silent", "undo"]
+__all__ = ["drop", "every", "find", "match", "mount", "silent"]
 
 
 def silent(sentence: str) -> None:
@@ -205,6 +205,7 @@ def _mount_again(
             )
         workspace._heal()
         its_driver.recover(workspace._place(), note=note)
+        _set_partial_aside(workspace, note)
         place = workspace._place()
         if not its_driver.has_content(place):
             # Nothing is kept: it starts where the branch is now. Durable before anything is mounted over it.
@@ -229,6 +230,7 @@ def _mount_again(
         place = workspace._place()
         made = _make_target(target)
         place.settings["made_mountpoint"] = made or bool(place.settings.get("made_mountpoint"))
+        place.settings.pop("mounting", None)
         settings = MountOptions(
             place.settings.get("fsync", options.fsync), place.settings.get("scratch", options.scratch), True
         )
@@ -236,6 +238,18 @@ def _mount_again(
         workspace._save(place)
         registry.record("workspace", target, workspace.store.path)
         return workspace
+
+
+def _set_partial_aside(workspace: Workspace, note: Note) -> None:
+    """A first mount that was cut off left half a copy; somebody may have worked in it, so it is not
+    deleted."""
+    if workspace.driver != "copy" or "mounting" not in workspace.settings:
+        return
+    folder = workspace.path
+    if folder.is_dir() and any(folder.iterdir()):
+        aside = folder.with_name(f"{folder.name}.partial-{workspace.id[:8]}")
+        os.rename(folder, aside)
+        note(f"The mount of '{workspace.branch}' was cut off; what it had written is in {aside}.")
 
 
 def _held(workspace: Workspace) -> Busy:
@@ -290,7 +304,7 @@ def _make_target(target: Path) -> bool:
     return True
 
 
-# -- drop and undo -------------------------------------------------------------------------------------------
+# -- drop -------------------------------------------------------------------------------------------
 
 
 def match(store: Store, patterns: Iterable[str], exclude: Iterable[str]) -> list[str]:
@@ -347,29 +361,3 @@ def _close(workspace: Workspace, note: Note) -> None:
             f"'{workspace.branch}' changed while it was dropped; end what works in it and drop it again.",
             details={"branch": workspace.branch},
         )
-
-
-def undo(store: Store, seq: int | None) -> Operation:
-    """See `Store.undo`."""
-    undone = _native.undo(store.native, seq)
-    operation = Operation._of(undone)
-    if operation.kind == "apply":
-        from atoll import applying
-
-        applying.take_back(store, operation)
-    for move in operation.moves:
-        if move.kind != "branch" or move.old is None:
-            continue
-        workspace = _on_branch(store, move.name)
-        if workspace is None:
-            continue
-        with workspace._locked():
-            if workspace.head != move.new:
-                continue
-            if operation.kind == "restore" and workspace.mounted:
-                from atoll import restoring
-
-                restoring.write_state(workspace, move.old, [], None)
-            # What the commit held is what the workspace has beyond the older one: uncommitted again.
-            workspace._save(head=move.old)
-    return operation

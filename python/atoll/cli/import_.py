@@ -72,6 +72,7 @@ def command(
         if not folder.is_dir():
             what = "is not a folder" if folder.exists() else "does not exist"
             raise Usage(f"{folder} {what}; name the folder to import (or --tar FILE for an archive).")
+    _refuse_own_workspace(folder)
     native, made = finding.store_for_import(folder, store)
     opened = Store(native)
     if made:
@@ -96,6 +97,25 @@ def command(
         )
         return
     _say(result, branch)
+
+
+def _refuse_own_workspace(folder: Path) -> None:
+    """`atoll run` shows a workspace at the path that was imported: an import there would bring its
+    files to the project's branch."""
+    from atoll.errors import Usage
+
+    if "ATOLL_WORKSPACE" not in os.environ:
+        return
+    try:
+        mounts = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    except OSError:
+        return
+    # Only a run's mount namespace has something mounted exactly there.
+    where = os.fsencode(folder).replace(b"\\", b"\\134").replace(b" ", b"\\040")
+    if any(line.split(b" ")[4] == where for line in mounts):
+        raise Usage(
+            "This folder is a workspace here, not the project; `atoll commit` commits it to its branch."
+        )
 
 
 def _document(result: ImportResult) -> dict[str, object]:
