@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use atoll_store::{Code, Error, Result};
 
-use super::mounts::{self, Mount};
 use super::spec::Limits;
+use crate::overlay::{Mount, mounts};
 
 /// One command's cgroups; removed by [`Group::remove`].
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ impl Group {
     /// # Errors
     /// `Unsupported` when a limit was asked for and cannot be kept: a limit in name only is worse than none.
     pub(super) fn create(limits: &Limits) -> Result<Self> {
-        let mounts = mounts::all();
+        let mounts = mounts().unwrap_or_default();
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let name = format!("atoll-{}", std::process::id());
         let mut group = Group::default();
@@ -92,20 +92,21 @@ impl Group {
     }
 
     fn create_unified(&mut self, mounts: &[Mount], own: &str, name: &str, wanted: &[Setting]) {
-        let Some(mount) = mounts.iter().find(|mount| mount.kind == "cgroup2" && mount.root == Path::new("/"))
+        let Some(mount) =
+            mounts.iter().find(|mount| mount.fs_type == "cgroup2" && mount.root == Path::new("/"))
         else {
             return;
         };
         let Some(home) = own.lines().find_map(|line| line.strip_prefix("0::")) else { return };
-        let home = mount.point.join(home.trim_start_matches('/'));
+        let home = mount.target.join(home.trim_start_matches('/'));
         let mut parents = vec![home.clone()];
         // A group with processes in it cannot hand controllers on, the root can: only for those who may.
         if !wanted.is_empty() && rustix::process::geteuid().is_root() {
-            let top = mount.point.join("atoll");
+            let top = mount.target.join("atoll");
             if fs::create_dir_all(&top).is_ok() {
                 for setting in wanted {
                     let text = format!("+{}", setting.controller);
-                    let _ = fs::write(mount.point.join("cgroup.subtree_control"), &text);
+                    let _ = fs::write(mount.target.join("cgroup.subtree_control"), &text);
                     let _ = fs::write(top.join("cgroup.subtree_control"), &text);
                 }
                 let complete = wanted.iter().all(|setting| {
@@ -144,13 +145,15 @@ impl Group {
             return Some(path.clone());
         }
         let has = |list: &str| list.split(',').any(|word| word == controller);
-        let mount = mounts.iter().find(|mount| mount.kind == "cgroup" && has(&mount.super_options))?;
+        let mount = mounts
+            .iter()
+            .find(|mount| mount.fs_type == "cgroup" && mount.options.contains_key(controller))?;
         let home = own.lines().find_map(|line| {
             let mut fields = line.splitn(3, ':').skip(1);
             let (controllers, path) = (fields.next()?, fields.next()?);
             has(controllers).then_some(path)
         })?;
-        let home = mount.point.join(home.trim_start_matches('/'));
+        let home = mount.target.join(home.trim_start_matches('/'));
         let path = home.join(name);
         fs::create_dir(&path).ok()?;
         self.v1.push((controller, path.clone()));

@@ -9,7 +9,6 @@
 //! JSON line each, from an inherited pipe. The launcher's exit code is the command's own.
 
 mod cgroup;
-mod mounts;
 mod namespace;
 mod procs;
 mod report;

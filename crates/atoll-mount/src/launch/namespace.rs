@@ -13,9 +13,9 @@ use rustix::mount::{
     unmount,
 };
 
-use super::mounts;
 use super::report::Failure;
 use super::spec::{Pass, Spec};
+use crate::overlay::{Mount, mounts};
 
 /// Which namespace the command is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,10 +160,9 @@ fn no_mount(kind: Kind, doing: &str, errno: Errno) -> Failure {
 /// A copy of another workspace's mount in this namespace would keep it from being mounted again when it is
 /// unmounted outside. The file system itself stays where it is: only this namespace's view of it goes.
 fn let_go_of_other_workspaces(own: &Path) {
-    let workspaces =
-        mounts::all().into_iter().filter(|mount| mount.source == "atoll" && mount.kind == "overlay");
-    for mount in workspaces.filter(|mount| !own.starts_with(&mount.point)) {
-        let _ = unmount(&mount.point, UnmountFlags::DETACH);
+    let workspaces = mounts().unwrap_or_default().into_iter().filter(Mount::is_workspace);
+    for mount in workspaces.filter(|mount| !own.starts_with(&mount.target)) {
+        let _ = unmount(&mount.target, UnmountFlags::DETACH);
     }
 }
 
@@ -186,10 +185,11 @@ fn put(pass: &Pass, tree: &std::os::fd::OwnedFd) -> Result<(), Failure> {
     };
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     move_mount(tree, "", rustix::fs::CWD, &pass.target, flags).map_err(failed)?;
-    for mount in mounts::below(&pass.target) {
+    let seen = mounts()?;
+    for mount in seen.iter().filter(|mount| mount.target.starts_with(&pass.target)) {
         // Flags that the mount has already are repeated: inside a user namespace they may not be dropped.
         let mut flags = MountFlags::BIND | MountFlags::RDONLY;
-        for option in mount.options.split(',') {
+        for option in mount.flags.split(',') {
             flags |= match option {
                 "nosuid" => MountFlags::NOSUID,
                 "nodev" => MountFlags::NODEV,
@@ -200,7 +200,7 @@ fn put(pass: &Pass, tree: &std::os::fd::OwnedFd) -> Result<(), Failure> {
                 _ => MountFlags::empty(),
             };
         }
-        mount_remount(&mount.point, flags, "").map_err(failed)?;
+        mount_remount(&mount.target, flags, "").map_err(failed)?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use atoll_store::{Error, Result};
 use rustix::fs::{AtFlags, CWD, StatxFlags, makedev};
 
-use super::table::{find_mount, mounts};
+use super::table::{Mount, find_mount, mounts, mounts_in};
 
 /// A process that uses a mount.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,7 +15,8 @@ pub struct Holder {
     pub pid: u32,
     /// Its name as `ps` shows it.
     pub name: String,
-    /// How: `working folder`, `root folder`, `open file PATH`, `mapped file PATH`, `mount at PATH`.
+    /// How: `working folder`, `root folder`, `open file PATH`, `mapped file PATH`, `mount at PATH`,
+    /// `in a mount namespace that shows it at PATH`.
     pub how: String,
 }
 
@@ -29,12 +30,12 @@ pub fn holders(target: &Path) -> Result<Vec<Holder>> {
     let dev = makedev(mount.dev.0, mount.dev.1);
     let mut found = Vec::new();
     for other in mounts()? {
-        let inside = other.target != mount.target && other.target.starts_with(&mount.target);
-        if inside {
+        if other.target != mount.target && other.target.starts_with(&mount.target) {
             let how = format!("mount at {}", other.target.display());
             found.push(Holder { pid: 0, name: other.fs_type, how });
         }
     }
+    found.extend(others(&mount)?);
     let proc = Path::new("/proc");
     for entry in fs::read_dir(proc).map_err(|error| Error::io("list", proc, error))?.flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
@@ -47,6 +48,44 @@ pub fn holders(target: &Path) -> Result<Vec<Holder>> {
         }
     }
     found.sort();
+    Ok(found)
+}
+
+/// Other mounts of the same file system that an unmount of this one does not reach, here and in other mount
+/// namespaces: there somebody can go on writing, and the kernel keeps the upper for them. One process of each such
+/// namespace.
+///
+/// # Errors
+/// `Io` when `/proc` cannot be read.
+pub(super) fn others(mount: &Mount) -> Result<Vec<Holder>> {
+    let proc = Path::new("/proc");
+    let mut seen = vec![fs::read_link("/proc/self/ns/mnt").unwrap_or_default()];
+    let mut found = Vec::new();
+    for other in mounts()?.into_iter().filter(|other| other.dev == mount.dev && other.id != mount.id) {
+        let how = format!("mount at {}", other.target.display());
+        found.push(Holder { pid: 0, name: other.fs_type, how });
+    }
+    for entry in fs::read_dir(proc).map_err(|error| Error::io("list", proc, error))?.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let process = entry.path();
+        let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else { continue };
+        if seen.contains(&namespace) {
+            continue;
+        }
+        // Gone meanwhile, or not ours to look into.
+        let Ok(mounts) = mounts_in(&process.join("mountinfo")) else { continue };
+        seen.push(namespace);
+        let follows = |other: &Mount| {
+            mount.shared.is_some_and(|group| other.shared == Some(group) || other.master == Some(group))
+        };
+        if let Some(other) = mounts.iter().find(|other| other.dev == mount.dev && !follows(other)) {
+            let name = fs::read_to_string(process.join("comm")).unwrap_or_default().trim_end().to_owned();
+            let how = format!("in a mount namespace that shows it at {}", other.target.display());
+            found.push(Holder { pid, name, how });
+        }
+    }
     Ok(found)
 }
 

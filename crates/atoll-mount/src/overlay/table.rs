@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -19,18 +20,49 @@ pub struct Mount {
     pub root: PathBuf,
     /// Where.
     pub target: PathBuf,
+    /// The mount's own flags, separated by commas: `rw,nosuid,relatime`.
+    pub flags: String,
     /// `overlay`, `tmpfs`, `fuse.atoll`, …
     pub fs_type: String,
     /// What the mounter called it; `atoll` for ours.
     pub source: String,
     /// The file system's own options; flags have an empty value. Repeated ones (`lowerdir+`) keep the last.
     pub options: BTreeMap<String, String>,
+    /// The group of mounts, in other namespaces too, that are mounted and unmounted together with this one.
+    pub shared: Option<u64>,
+    /// The group that this one follows.
+    pub master: Option<u64>,
 }
 
 impl Mount {
     /// Whether atoll mounted this overlay.
     pub fn is_workspace(&self) -> bool {
         self.fs_type == "overlay" && self.source == "atoll"
+    }
+
+    /// Of an overlay: where changes go.
+    pub fn upper(&self) -> Option<PathBuf> {
+        let text = self.options.get("upperdir").filter(|_| self.fs_type == "overlay")?;
+        // The kernel takes a backslash before any character away, and shows the option as it was given.
+        let mut plain = String::with_capacity(text.len());
+        let mut rest = text.chars();
+        while let Some(next) = rest.next() {
+            plain.extend(if next == '\\' { rest.next() } else { Some(next) });
+        }
+        Some(PathBuf::from(plain))
+    }
+
+    /// Whether what is mounted here answers at all: not when the history server below it is gone for good. Waits
+    /// for a server that hangs.
+    pub fn is_alive(&self) -> bool {
+        // The root's own attributes are the upper's; only its listing asks below.
+        fs::read_dir(&self.target).and_then(|mut names| names.next().transpose()).is_ok()
+    }
+
+    /// Whether `fsync` does nothing in this overlay.
+    pub fn is_volatile(&self) -> bool {
+        self.options.contains_key("volatile")
+            || self.options.get("fsync").is_some_and(|mode| mode == "volatile")
     }
 }
 
@@ -40,8 +72,12 @@ impl Mount {
 /// `Io` when `/proc` is not there.
 pub fn mounts() -> Result<Vec<Mount>> {
     let path = Path::new("/proc/self/mountinfo");
-    let text = fs::read(path).map_err(|error| Error::io("read", path, error))?;
-    Ok(text.split(|byte| *byte == b'\n').filter_map(parse).collect())
+    mounts_in(path).map_err(|error| Error::io("read", path, error))
+}
+
+/// The mounts of a process, from its `mountinfo`.
+pub(super) fn mounts_in(path: &Path) -> io::Result<Vec<Mount>> {
+    Ok(fs::read(path)?.split(|byte| *byte == b'\n').filter_map(parse).collect())
 }
 
 /// The mount whose target is exactly `target`; the topmost, when several are.
@@ -68,14 +104,21 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let path = |at: usize| fields.get(at).map(|field| PathBuf::from(OsString::from_vec(unescape(field))));
     let (major, minor) = text(2)?.split_once(':').map(|(a, b)| (a.to_owned(), b.to_owned()))?;
     let options = fields.get(dash + 3).map(|field| options(field)).unwrap_or_default();
+    let group = |name: &str| {
+        let field = fields[6.min(dash)..dash].iter().find_map(|field| field.strip_prefix(name.as_bytes()))?;
+        std::str::from_utf8(field).ok()?.parse().ok()
+    };
     Some(Mount {
         id: text(0)?.parse().ok()?,
         dev: (major.parse().ok()?, minor.parse().ok()?),
         root: path(3)?,
         target: path(4)?,
+        flags: text(5)?,
         fs_type: text(dash + 1)?,
         source: text(dash + 2)?,
         options,
+        shared: group("shared:"),
+        master: group("master:"),
     })
 }
 
@@ -127,6 +170,7 @@ mod tests {
         assert_eq!(mount.options["lowerdir+"], "/l,x");
         assert_eq!(mount.options["upperdir"], "/u");
         assert_eq!(mount.options["rw"], "");
+        assert_eq!((mount.shared, mount.master), (Some(5), None));
         assert!(parse(b"").is_none());
     }
 
