@@ -105,6 +105,11 @@ def run(arguments: list[str]) -> int:
         return 141
     except OSError as error:
         return _os_error(error, as_json)
+    except Exception as error:
+        if os.environ.get("ATOLL_DEBUG"):
+            raise
+        fault = f"This is a fault of atoll's ({type(error).__name__}: {error}); ATOLL_DEBUG=1 shows where."
+        return _fail("internal", fault, 70, as_json)
 
 
 def _os_error(error: OSError, as_json: bool) -> int:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     metavar="PATTERN",
     help="Leave out, in .gitignore syntax, now and in later imports; may be repeated.",
 )
+@click.option("--no-exclude", is_flag=True, help="Leave nothing out any more.")
 @click.option(
     "--skip-unreadable", is_flag=True, help="Leave out what cannot be read instead of stopping there."
 )
