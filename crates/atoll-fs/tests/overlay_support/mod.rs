@@ -1,6 +1,8 @@
 //! A workspace for tests: a plain folder that was imported is the lower, with kernel overlayfs above it.
 #![allow(dead_code)]
 
+pub mod ops;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::CString;
 use std::fs;
@@ -15,6 +17,7 @@ use atoll_fs::overlay::{Freezer, Handle, LowerIds, Notes, OverlayCapture, captur
 use atoll_store::store::{NewOperation, Profile};
 use atoll_store::tree::{Change, ChangeKind, FileType, Key, Time, TreeView, Value, changes, scan};
 use atoll_store::{Error, Hash, Ino, Store};
+pub use ops::bytes;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 /// Relates the files of a plain folder to the tree that it was imported to.
@@ -356,18 +359,4 @@ pub fn check_tree(tree: TreeView<'_>) {
     for ino in names.keys().chain(&others) {
         assert!(inodes.contains_key(ino), "{ino:?} has no record");
     }
-}
-
-/// Contents that no two calls with different seeds share.
-pub fn bytes(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut out = Vec::with_capacity(length + 8);
-    while out.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        out.extend_from_slice(&state.to_le_bytes());
-    }
-    out.truncate(length);
-    out
 }

@@ -45,12 +45,13 @@ pub struct Overlay {
 /// when the upper cannot live where it is, or the kernel is too old.
 pub fn mount(overlay: &Overlay, target: &Path) -> Result<()> {
     if let Some(there) = find_mount(target)?.filter(super::Mount::is_workspace) {
-        let upper = there.options.get("upperdir").map(String::as_str).unwrap_or("?");
+        let upper = there.upper().unwrap_or_default();
         return Err(Error::new(
             Code::Busy,
             format!(
-                "A workspace (its changes go to {upper}) is mounted at {} already; unmount it first, or mount at \
-                 another folder.",
+                "A workspace (its changes go to {}) is mounted at {} already; unmount it first, or mount at another \
+                 folder.",
+                upper.display(),
                 target.display()
             ),
         ));
@@ -78,7 +79,7 @@ fn configure(context: &OwnedFd, overlay: &Overlay) -> rustix::io::Result<()> {
     // Before kernel 6.8 there is no `lowerdir+`, and `lowerdir` takes a list in which colons are escaped.
     match set_folder(context, "lowerdir+", &overlay.lower, &mut open) {
         Err(Errno::INVAL) => {
-            rustix::mount::fsconfig_set_string(context, "lowerdir", &*escaped(&overlay.lower))?;
+            rustix::mount::fsconfig_set_string(context, "lowerdir", &*escaped(&overlay.lower, b":\\"))?;
         }
         other => other?,
     }
@@ -93,15 +94,18 @@ fn configure(context: &OwnedFd, overlay: &Overlay) -> rustix::io::Result<()> {
     rustix::mount::fsconfig_create(context)
 }
 
-/// Values of more than 255 bytes are refused; a descriptor's path is short.
+/// Values of more than 255 bytes are refused; a descriptor's path is short. The kernel takes backslashes away, but
+/// for `lowerdir+`, although nothing needs them here.
 fn set_folder(
     context: &OwnedFd,
     key: &str,
     folder: &Path,
     open: &mut Vec<OwnedFd>,
 ) -> rustix::io::Result<()> {
-    if folder.as_os_str().len() < 256 {
-        return rustix::mount::fsconfig_set_string(context, key, folder);
+    let special: &[u8] = if key == "lowerdir+" { b"" } else { b"\\" };
+    let value = escaped(folder, special);
+    if value.len() < 256 {
+        return rustix::mount::fsconfig_set_string(context, key, &*value);
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = rustix::fs::open(folder, flags, Mode::empty())?;
@@ -110,10 +114,10 @@ fn set_folder(
     rustix::mount::fsconfig_set_string(context, key, short)
 }
 
-fn escaped(path: &Path) -> Vec<u8> {
+fn escaped(path: &Path, special: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for &byte in path.as_os_str().as_bytes() {
-        if matches!(byte, b':' | b'\\') {
+        if special.contains(&byte) {
             out.push(b'\\');
         }
         out.push(byte);

@@ -6,7 +6,7 @@ use atoll_store::{Code, Error, Result};
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags};
 
-use super::table::find_mount;
+use super::table::{Mount, find_mount, mounts};
 
 /// Mounts a tmpfs at `dir` (an existing, empty folder) for an upper: `size` bytes at most (`None`: half of the
 /// memory, the kernel's default).
@@ -46,12 +46,17 @@ pub fn umount_scratch(dir: &Path) -> Result<()> {
         let text = format!("There is no scratch in memory at {}.", dir.display());
         return Err(Error::new(Code::NotFound, text));
     }
+    let busy = || {
+        let text =
+            format!("The scratch in memory at {} is in use; unmount its workspace first.", dir.display());
+        Error::new(Code::Busy, text)
+    };
+    // An overlay holds the file system but not this mount of it: the kernel would let go of the only way in.
+    if mounts()?.iter().filter_map(Mount::upper).any(|upper| upper.starts_with(dir)) {
+        return Err(busy());
+    }
     rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW).map_err(|error| match error {
-        Errno::BUSY => {
-            let text =
-                format!("The scratch in memory at {} is in use; unmount its workspace first.", dir.display());
-            Error::new(Code::Busy, text)
-        }
+        Errno::BUSY => busy(),
         error => Error::io("unmount the scratch in memory at", dir, error.into()),
     })
 }
