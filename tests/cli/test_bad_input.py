@@ -58,7 +58,7 @@ def test_a_git_that_is_running(cli: Cli, project: Path) -> None:
     (project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     (project / ".git" / "index.lock").touch()
     assert "index.lock" in cli.fails(7, "import")
-    assert cli.fails(4, "log", "main")
+    assert cli.fails(3, "log", "main")
 
 
 @pytest.mark.skipif(shutil.which("setpriv") is None and os.geteuid() == 0, reason="needs an ordinary user")
