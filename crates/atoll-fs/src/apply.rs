@@ -35,7 +35,7 @@ pub struct ApplyOptions {
     pub paths: Vec<Vec<u8>>,
     /// Also `.git` and git-ignored paths.
     pub all: bool,
-    /// Overwrite what changed in the folder.
+    /// Overwrite what changed in the folder. (A change of mode or owner alone keeps the folder's contents.)
     pub force: bool,
     /// A folder of the caller's, on any file system, that keeps the journal while an apply is under way; made when it
     /// is needed. One for each target: two applies must not share one.

@@ -4,6 +4,7 @@
 //! as it is now that is `a/x`: its present place. All checks are at present places.
 
 use std::collections::{HashMap, HashSet};
+use std::os::fd::AsFd;
 
 use atoll_store::tree::{Change, ChangeKind, FileType, Inode, TreeView, changes};
 use atoll_store::{Ino, Num, Objects, Result};
@@ -15,6 +16,7 @@ use super::target::{Here, Target};
 use super::{ApplyOptions, Conflict, LeftOut};
 use crate::ingest::xattrs;
 use crate::progress::{Phase, Progress, check};
+use crate::scan::host::open_dir;
 use crate::scan::{HostStat, parent};
 
 /// What an apply would do.
@@ -65,14 +67,21 @@ pub fn plan(
         .filter(|change| change.kind == ChangeKind::Renamed && is_dir(change.new))
         .filter_map(|change| Some((change.path.clone(), change.old_path.clone()?)))
         .collect();
+    let moves = changes
+        .iter()
+        .filter(|change| change.kind == ChangeKind::Renamed && is_dir(change.new))
+        .map(|change| (change.path.clone(), change.clone()))
+        .collect();
     let mut planner = Planner {
         target: Target::open(&options.target)?,
         base: base.map(|base| TreeView::new(objects, base)),
         tree,
         force: options.force,
         moved,
+        moves,
         skipped_moves: HashSet::new(),
         vacated: HashSet::new(),
+        emptied: HashSet::new(),
         made: HashSet::new(),
         returning: HashSet::new(),
         whole: HashSet::new(),
@@ -114,10 +123,14 @@ struct Planner<'a> {
     force: bool,
     /// Folders that move: new path, old path.
     moved: HashMap<Vec<u8>, Vec<u8>>,
+    /// The same as changes.
+    moves: HashMap<Vec<u8>, Change>,
     /// Those of them (by new path) that the target has moved already.
     skipped_moves: HashSet<Vec<u8>>,
     /// Present places that become free.
     vacated: HashSet<Vec<u8>>,
+    /// Those of them that are folders whose contents go by themselves.
+    emptied: HashSet<Vec<u8>>,
     /// Folders that are made.
     made: HashSet<Vec<u8>>,
     /// Paths of the result to which something that is taken away comes back.
@@ -223,10 +236,14 @@ impl Planner<'_> {
             ChangeKind::Deleted if old.1.kind == FileType::Dir && host.kind == FileType::Dir => {
                 self.plan.actions.push(Action::RemoveDir { at: old_path.clone(), host });
                 self.vacated.insert(old_path.clone());
+                self.emptied.insert(old_path.clone());
                 lost = false;
             }
             ChangeKind::Deleted => self.take(&old_path, host, None),
             ChangeKind::TypeChanged if host.kind == FileType::Dir || is_dir(change.new) => {
+                if host.kind == FileType::Dir {
+                    self.emptied.insert(old_path.clone());
+                }
                 self.take(&old_path, host, None)
             }
             ChangeKind::Renamed => {
@@ -254,11 +271,36 @@ impl Planner<'_> {
         Ok(true)
     }
 
+    /// A folder is to go, and the result has another one at its path. Whether the one that is here is that other one
+    /// already (or can become it, when nothing moves there) is not to be seen by itself.
+    fn is_replaced(&self, path: &[u8]) -> Result<bool> {
+        let mut above = path;
+        while !above.is_empty() {
+            if let Some(change) = self.moves.get(above) {
+                let old_path = change.old_path.as_ref().unwrap_or(&change.path);
+                let here = match self.target.here(old_path)? {
+                    Here::Is(stat) => Some(stat),
+                    Here::Nothing | Here::BehindLink => None,
+                };
+                return self.is_done(change, old_path, here.as_ref());
+            }
+            above = parent(above);
+        }
+        Ok(true)
+    }
+
     /// Whether the target has the change already: both ends are as in the result.
     fn is_done(&self, change: &Change, old_path: &[u8], here: Option<&HostStat>) -> Result<bool> {
         if change.kind == ChangeKind::Deleted || old_path != change.path {
             let fits = match (self.tree.resolve(old_path)?, here) {
                 (None, None) => true,
+                (Some((_, other)), Some(host))
+                    if change.kind == ChangeKind::Deleted
+                        && (other.kind, host.kind) == (FileType::Dir, FileType::Dir)
+                        && is_dir(change.old) =>
+                {
+                    self.is_replaced(old_path)?
+                }
                 (Some(other), Some(host)) => is_as(&self.target, old_path, host, self.tree, other)?,
                 _ => false,
             };
@@ -334,6 +376,14 @@ impl Planner<'_> {
                 }
             }
         }
+        let merges = inode.kind == FileType::Dir && !returns;
+        if !freed && !merges && self.emptied.contains(&at) && self.holds_own(&at)? {
+            self.conflict(&at, "holds files of its own");
+            if !self.force {
+                return Ok(());
+            }
+            self.plan.overwrites.push(at.clone());
+        }
         self.folders_above(path)?;
         let remade = self.whole.contains(path) || self.is_missing(&at)?;
         let changed_in_place = change.kind == ChangeKind::Metadata && !remade;
@@ -378,6 +428,23 @@ impl Planner<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a folder that is to give way holds something that does not go by itself.
+    fn holds_own(&self, dir: &[u8]) -> Result<bool> {
+        let failed = |error| self.target.failed("list", dir, error);
+        let opened = open_dir(self.target.root().as_fd(), dir).map_err(failed)?;
+        for entry in rustix::fs::Dir::new(opened).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name().to_bytes().to_vec();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            let path = crate::scan::join(dir, &name);
+            if !self.vacated.contains(&path) || self.emptied.contains(&path) && self.holds_own(&path)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn is_missing(&self, at: &[u8]) -> Result<bool> {
