@@ -1,11 +1,12 @@
 //! Which inode number of the tree each host file has: its old one where it is the old file, else a new one.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use atoll_store::tree::{FileType, Inode};
 use atoll_store::{BirthId, Ino, Result};
 
 use super::base::Base;
+use super::fast::{FastMap, FastSet};
 use crate::scan::{HostStat, Scan, join};
 
 /// Draws inode numbers' random bits and birth ids. Each is distinct from all others that it drew.
@@ -87,12 +88,14 @@ pub struct Assigned {
 const NONE: Ino = Ino::ROOT;
 
 /// Relates a scan to the base tree. `ids` and the scan's order decide new numbers, nothing else.
-pub fn assign(scan: &Scan, base: &Base, ids: &mut Ids, known: &mut HashMap<u64, (Ino, BirthId)>) -> Assigned {
+pub fn assign(scan: &Scan, base: &Base, ids: &mut Ids, known: &mut FastMap<u64, (Ino, BirthId)>) -> Assigned {
     let mut nodes: Vec<Node> = Vec::new();
     let mut torn = Vec::new();
     // Host number to node, of what may have further names; and who took which number of the base.
-    let mut linked: HashMap<u64, usize> = HashMap::new();
-    let mut claimed: HashMap<Ino, u64> = HashMap::with_capacity(base.files.len());
+    let mut linked: FastMap<u64, usize> = FastMap::default();
+    linked.reserve(base.files.len());
+    let mut claimed: FastSet<Ino> = FastSet::default();
+    claimed.reserve(base.files.len());
     // What replaces what: node to the base's file that had its name.
     let mut replaced: Vec<(usize, Ino)> = Vec::new();
     let Some(root) = scan.dirs.get(&b""[..]) else { return Assigned { nodes, torn } };
@@ -123,14 +126,14 @@ pub fn assign(scan: &Scan, base: &Base, ids: &mut Ids, known: &mut HashMap<u64, 
                 continue;
             }
             let there = before.and_then(|dir| base.lookup(dir, &entry.name)).map(|dirent| dirent.ino);
-            let free = |ino: &Ino| !claimed.contains_key(ino);
+            let free = |ino: &Ino| !claimed.contains(ino);
             let found = there
                 .filter(|ino| base.is_at_its_place(*ino, stat))
                 .filter(free)
                 .or_else(|| base.moved(stat).find(free));
             let node = nodes.len();
             if let Some(ino) = found {
-                claimed.insert(ino, stat.ino);
+                claimed.insert(ino);
             } else if let Some(ino) = there {
                 replaced.push((node, ino));
             }
@@ -161,11 +164,11 @@ pub fn assign(scan: &Scan, base: &Base, ids: &mut Ids, known: &mut HashMap<u64, 
 }
 
 /// A file that took another's place gets its birth id, if the other has no name left.
-fn inherit_births(nodes: &mut [Node], base: &Base, claimed: &HashMap<Ino, u64>, replaced: &[(usize, Ino)]) {
+fn inherit_births(nodes: &mut [Node], base: &Base, claimed: &FastSet<Ino>, replaced: &[(usize, Ino)]) {
     let mut used = HashSet::new();
     for &(node, old) in replaced {
         let Some(file) = base.files.get(&old) else { continue };
-        let gone = !claimed.contains_key(&old) && !base.absent.contains(&old);
+        let gone = !claimed.contains(&old) && !base.absent.contains(&old);
         if gone && file.inode.kind == nodes[node].stat.kind && used.insert(old) {
             nodes[node].birth = file.inode.birth;
         }
@@ -173,8 +176,8 @@ fn inherit_births(nodes: &mut [Node], base: &Base, claimed: &HashMap<Ino, u64>, 
 }
 
 /// Numbers for the new files. `known` keeps them from one pass over a live folder to the next.
-fn number(nodes: &mut [Node], base: &Base, ids: &mut Ids, known: &mut HashMap<u64, (Ino, BirthId)>) {
-    let mut taken: HashSet<Ino> = known.values().map(|(ino, _)| *ino).collect();
+fn number(nodes: &mut [Node], base: &Base, ids: &mut Ids, known: &mut FastMap<u64, (Ino, BirthId)>) {
+    let mut taken: FastSet<Ino> = known.values().map(|(ino, _)| *ino).collect();
     for (at, node) in nodes.iter_mut().enumerate() {
         if node.in_base {
             continue;
@@ -204,7 +207,7 @@ fn keep_absent(nodes: &mut Vec<Node>, base: &Base) {
     if base.absent.is_empty() {
         return;
     }
-    let mut kept: HashMap<Ino, usize> = HashMap::new();
+    let mut kept: FastMap<Ino, usize> = FastMap::default();
     for at in 0..nodes.len() {
         let Some(names) = base.dirs.get(&nodes[at].ino).filter(|_| nodes[at].in_base) else { continue };
         for (name, dirent) in names.iter().filter(|(_, dirent)| base.absent.contains(&dirent.ino)) {

@@ -7,6 +7,7 @@ use atoll_store::tree::{Dirent, FileType, Inode, Key, Time, Value, scan};
 use atoll_store::{Ino, Num, Objects, Result};
 
 use super::Names;
+use super::fast::FastMap;
 use crate::scan::HostStat;
 
 /// What the host said about a file when it equalled the tree.
@@ -98,14 +99,21 @@ pub struct BaseFile {
     pub lost_xattrs: Vec<Box<[u8]>>,
 }
 
+/// Nearly always one file has a host number; the others stand behind it.
+type Many = (Ino, Vec<Ino>);
+
+fn note(by_host: &mut FastMap<u64, Many>, number: u64, ino: Ino) {
+    by_host.entry(number).and_modify(|(_, more)| more.push(ino)).or_insert((ino, Vec::new()));
+}
+
 /// The base tree, in memory.
 pub struct Base {
     /// Its root.
     pub root: Option<Num>,
     /// Every file of it.
-    pub files: HashMap<Ino, BaseFile>,
+    pub files: FastMap<Ino, BaseFile>,
     /// Every folder's names, sorted.
-    pub dirs: HashMap<Ino, Names>,
+    pub dirs: FastMap<Ino, Names>,
     /// Files with a ctime at or after this are never clean.
     pub clean_before: Time,
     /// Files whose stat data says nothing (they were mapped).
@@ -114,7 +122,7 @@ pub struct Base {
     pub absent: HashSet<Ino>,
     /// How numbers relate.
     pub numbers: Numbers,
-    by_host: HashMap<u64, Vec<Ino>>,
+    by_host: FastMap<u64, Many>,
 }
 
 impl Base {
@@ -125,13 +133,13 @@ impl Base {
     pub fn empty() -> Base {
         Base {
             root: None,
-            files: HashMap::new(),
-            dirs: HashMap::new(),
+            files: FastMap::default(),
+            dirs: FastMap::default(),
             clean_before: Base::NEVER,
             unclean: HashSet::new(),
             absent: HashSet::new(),
             numbers: Numbers::Low32,
-            by_host: HashMap::new(),
+            by_host: FastMap::default(),
         }
     }
 
@@ -144,7 +152,7 @@ impl Base {
                 (Key::Inode(ino), Value::Inode(inode)) => {
                     let recorded = Some(Recorded::of_inode(ino, &inode));
                     base.files.insert(ino, BaseFile { inode, recorded, lost_xattrs: Vec::new() });
-                    base.by_host.entry(u64::from(ino.low())).or_default().push(ino);
+                    note(&mut base.by_host, u64::from(ino.low()), ino);
                 }
                 (Key::Dirent(dir, name), Value::Dirent(dirent)) => {
                     base.dirs.entry(dir).or_default().push((name.into(), dirent));
@@ -169,7 +177,7 @@ impl Base {
         for (ino, file) in &mut self.files {
             (file.recorded, file.lost_xattrs) = match records.remove(ino) {
                 Some(Known { recorded, lost_xattrs }) => {
-                    self.by_host.entry(recorded.ino).or_default().push(*ino);
+                    note(&mut self.by_host, recorded.ino, *ino);
                     (Some(recorded), lost_xattrs)
                 }
                 None => (None, Vec::new()),
@@ -205,19 +213,22 @@ impl Base {
 
     /// The tree's file that the host file is under another name, if any: same number, same kind, same birth.
     pub fn moved(&self, stat: &HostStat) -> impl Iterator<Item = Ino> {
-        let known = self.by_host.get(&self.host_number(stat)).map_or(&[][..], Vec::as_slice);
+        let known = self.by_host.get(&self.host_number(stat));
         let no_time = Time::default();
-        known.iter().copied().filter(move |ino| {
-            let Some(file) = self.files.get(ino) else { return false };
-            let Some(recorded) = file.recorded else { return false };
-            // Where the host knows no birth, an unchanged file tells by its other times; a folder cannot.
-            let same = if stat.btime != no_time || recorded.btime != no_time {
-                recorded.btime == stat.btime
-            } else {
-                stat.kind != FileType::Dir && (recorded.mtime, recorded.size) == (stat.mtime, stat.size)
-            };
-            *ino != Ino::ROOT && file.inode.kind == stat.kind && same
-        })
+        known
+            .into_iter()
+            .flat_map(|(first, more)| std::iter::once(*first).chain(more.iter().copied()))
+            .filter(move |ino| {
+                let Some(file) = self.files.get(ino) else { return false };
+                let Some(recorded) = file.recorded else { return false };
+                // Where the host knows no birth, an unchanged file tells by its other times; a folder cannot.
+                let same = if stat.btime != no_time || recorded.btime != no_time {
+                    recorded.btime == stat.btime
+                } else {
+                    stat.kind != FileType::Dir && (recorded.mtime, recorded.size) == (stat.mtime, stat.size)
+                };
+                *ino != Ino::ROOT && file.inode.kind == stat.kind && same
+            })
     }
 
     /// Whether the host file certainly still equals the tree's file: its contents need no look.

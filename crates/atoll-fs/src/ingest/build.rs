@@ -1,7 +1,5 @@
 //! Builds the tree from the related nodes: only inodes that differ from the base tree give edits.
 
-use std::collections::HashMap;
-
 use atoll_store::tree::{Dirent, Edit, FileType, Inode, edit};
 use atoll_store::{Ino, Num, Result};
 
@@ -9,6 +7,7 @@ use super::Target;
 use super::assign::{Assigned, Node};
 use super::base::Base;
 use super::edits::{FileState, Names, edits};
+use super::fast::{FastMap, FastSet};
 use super::read::Content;
 use crate::import::Report;
 
@@ -17,7 +16,7 @@ pub(super) fn build(
     target: &Target<'_>,
     base: &Base,
     assigned: &Assigned,
-    contents: &HashMap<u64, Content>,
+    contents: &FastMap<u64, Content>,
     report: &mut Report,
 ) -> Result<Num> {
     let nodes = &assigned.nodes;
@@ -59,7 +58,7 @@ pub(super) fn build(
 struct Builder<'a> {
     base: &'a Base,
     nodes: &'a [Node],
-    contents: &'a HashMap<u64, Content>,
+    contents: &'a FastMap<u64, Content>,
 }
 
 impl Builder<'_> {
@@ -69,7 +68,7 @@ impl Builder<'_> {
 
     /// Files of the base tree that are no more, in order.
     fn gone(&self) -> Vec<Ino> {
-        let here: std::collections::HashSet<Ino> = self.nodes.iter().map(|node| node.ino).collect();
+        let here: FastSet<Ino> = self.nodes.iter().map(|node| node.ino).collect();
         let mut gone: Vec<Ino> = self.base.files.keys().copied().filter(|ino| !here.contains(ino)).collect();
         gone.sort_unstable();
         gone
@@ -107,8 +106,8 @@ impl Builder<'_> {
         if node.kept {
             return Inode { nlink, ..before };
         }
-        let (euid, egid) = (rustix::process::geteuid(), rustix::process::getegid());
         let Some(recorded) = file.recorded else {
+            let (euid, egid) = (rustix::process::geteuid(), rustix::process::getegid());
             // No record, and no right to have set another owner: the tree's owner stays.
             let kept = !euid.is_root() && (now.uid, now.gid) == (euid.as_raw(), egid.as_raw());
             return if kept { Inode { uid: before.uid, gid: before.gid, ..now } } else { now };

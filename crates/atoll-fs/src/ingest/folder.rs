@@ -1,7 +1,7 @@
 //! From a host folder, which may be in use, to a tree: scan, relate to the base tree, read what is not clean,
 //! make sure that nothing moved meanwhile, build.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use super::Target;
 use super::assign::{Assigned, Ids, Node, assign};
 use super::base::{Base, Recorded};
 use super::build::build;
+use super::fast::FastMap;
 use super::read::{Content, Outcome, ReadOptions, Wanted, read};
 use crate::import::{Report, SkipReason};
 use crate::scan::{Scan, ScanOptions, coarse_now, join, parent};
@@ -72,7 +73,7 @@ pub fn read_folder(
     let dev = scan.dirs.get(&b""[..]).map_or(0, |dir| dir.stat.dev);
     let mapped = mapped(&scan, dev)?;
     let mut ids = Ids::new(options.seed)?;
-    let mut pass = Pass { base, mapped: &mapped, known: HashMap::new(), contents: HashMap::new() };
+    let mut pass = Pass { base, mapped: &mapped, known: FastMap::default(), contents: FastMap::default() };
     let mut report = Report::default();
     let mut vanished = BTreeSet::new();
     let mut tries = 0;
@@ -147,8 +148,8 @@ pub fn read_folder(
 struct Pass<'a> {
     base: &'a Base,
     mapped: &'a HashSet<(u64, u64)>,
-    known: HashMap<u64, (Ino, BirthId)>,
-    contents: HashMap<u64, Content>,
+    known: FastMap<u64, (Ino, BirthId)>,
+    contents: FastMap<u64, Content>,
 }
 
 impl Pass<'_> {

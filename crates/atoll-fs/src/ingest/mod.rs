@@ -8,6 +8,7 @@ pub mod base;
 mod build;
 pub mod contents;
 pub mod edits;
+pub mod fast;
 pub mod folder;
 pub mod read;
 pub mod secrets;
