@@ -351,3 +351,59 @@ def test_what_only_root_can_make(store: atoll.Store, home: Path, driver: str) ->
     store.export("try-1", home / "out")
     assert os.getxattr(home / "out" / "a.txt", "user.note") == b"hello"
     assert (home / "out" / "setuid").stat().st_uid == 1234
+
+
+def test_after_a_reboot_mount_all_brings_everything_back(store: atoll.Store, driver: str) -> None:
+    from atoll import _native
+    from tests.conftest import Cli
+
+    ws = store.fork("main", "try-1").mount(driver=driver)
+    (ws.path / "a.txt").write_text("uncommitted\n")
+    kept = store.fork("main", "try-2").mount(driver=driver)
+    (kept.path / "x").touch()
+    kept.umount()
+    if driver == "overlay":
+        # The mount goes and nobody notes it: what a reboot does.
+        _native.overlay_umount(store.native, ws.id, ws.folder, ws.path)
+    assert ws.mounted == (driver == "copy")
+    cli = Cli(store.path)
+    printed = cli("mount", "--all", "--store", store.path)
+    assert printed == (f"{ws.path}\n" if driver == "overlay" else "")
+    assert (ws.path / "a.txt").read_text() == "uncommitted\n"
+    assert not kept.mounted
+    assert ws.commit().changed and not ws.umount().kept
+
+
+def test_what_was_not_durable_is_set_aside_after_a_crash(store: atoll.Store, driver: str) -> None:
+    if driver != "overlay":
+        pytest.skip("only overlay has --fsync=commit")
+    said: list[str] = []
+    ws = store.fork("main", "try-1").mount(driver=driver, fsync="commit")
+    (ws.path / "committed").write_text("1")
+    ws.commit()
+    (ws.path / "lost").write_text("2")
+    ws.umount()
+    # The marker that the kernel leaves when it was not unmounted.
+    (ws.folder / "work" / "work" / "incompat" / "volatile").mkdir(parents=True)
+    again = store.mount("try-1", note=said.append)
+    assert any("set aside" in each or "kept in" in each for each in said)
+    assert (again.path / "committed").exists() and not (again.path / "lost").exists()
+    assert list(again.folder.glob("upper.aside-*/lost"))
+    again.umount()
+    assert list(again.folder.glob("upper.aside-*/lost"))
+
+
+def test_a_scratch_in_memory(store: atoll.Store, driver: str) -> None:
+    if driver != "overlay":
+        with pytest.raises(errors.Unsupported, match="memory"):
+            store.fork("main", "try-1").mount(driver=driver, scratch="memory")
+        return
+    with store.fork("main", "try-1").mount(driver=driver, scratch="memory:64M") as ws:
+        (ws.path / "x").write_text("1")
+        assert ws.commit().changed
+        with pytest.raises(OSError, match="No space"):
+            (ws.path / "big").write_bytes(bytes(100 << 20))
+        (ws.path / "big").unlink()
+    assert store.read("try-1", "x") == b"1" and store.workspaces() == []
+    with pytest.raises(errors.Usage, match="scratch"):
+        store.mount("try-1", scratch="floppy")

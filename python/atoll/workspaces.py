@@ -125,6 +125,10 @@ def _mount_new(
         note(reason)
     target = _target(store, ref.name, directory)
     _check_target(store, ref, target)
+    settings: dict[str, object] = {"fsync": options.fsync, "scratch": options.scratch}
+    settings["made_mountpoint"] = _make_target(target)
+    # `present` says that it should be mounted (`mount --all`); half a copy has to be told from a whole one.
+    settings |= {"mounting": os.getpid()} if chosen.name == "copy" else {"present": True}
     record: _native.WorkspaceDict = {
         "id": secrets.token_hex(8),
         "branch": ref.name,
@@ -132,7 +136,7 @@ def _mount_new(
         "base": ref.commit,
         "head": ref.commit,
         "mountpoint": str(target),
-        "settings": json.dumps({"fsync": options.fsync, "scratch": options.scratch, "mounting": os.getpid()}),
+        "settings": json.dumps(settings),
         "created_ns": time.time_ns(),
     }
     workspace = Workspace(store, record)
@@ -142,23 +146,20 @@ def _mount_new(
         store.native.put_workspace(record)
     except BaseException as error:
         shutil.rmtree(workspace.folder, ignore_errors=True)
+        if settings["made_mountpoint"]:
+            with contextlib.suppress(OSError):
+                target.rmdir()
         holder = _on_branch(store, ref.name) if isinstance(error, AtollError) else None
         if holder is not None:
             raise _held(holder) from error
         raise
     with workspace._locked():
-        try:
-            made = _make_target(target)
-        except BaseException:
-            store.native.remove_workspace(workspace.id)
-            shutil.rmtree(workspace.folder, ignore_errors=True)
-            raise
         place = workspace._place()
         place.settings.pop("mounting", None)
-        place.settings["made_mountpoint"] = made
         try:
             chosen.mount(place, options, note=note, progress=progress)
-            workspace._save(place)
+            if place.settings != settings:
+                workspace._save(place)
             registry.record("workspace", target, store.path)
         except BaseException:
             _abandon(workspace, place)
@@ -265,12 +266,16 @@ def _target(store: Store, branch: str, directory: PathLike | None) -> Path:
     if directory is not None:
         return Path(os.path.realpath(os.path.expanduser(directory)))
     target = Path(os.path.realpath(places.managed_mountpoint(store.id, branch)))
-    others = [Path(record["mountpoint"]) for record in store.native.workspaces() if record["mountpoint"]]
+    others = [record["mountpoint"] for record in store.native.workspaces() if record["mountpoint"]]
+
+    def within(inner: str, outer: str) -> bool:
+        return inner == outer or inner.startswith(outer + "/")
+
     # `a` and `a/b` cannot both be mounted by their names: one would lie in the other.
-    crowded = any(target in other.parents or other in target.parents or other == target for other in others)
+    crowded = any(within(str(target), other) or within(other, str(target)) for other in others)
     if crowded or (target.is_dir() and any(target.iterdir())) or (target.exists() and not target.is_dir()):
         target = target.with_name(f"{target.name}@{secrets.token_hex(4)}")
-        if any(other in target.parents for other in others):
+        if any(within(str(target), other) for other in others):
             target = places.mounts_root(store.id) / f"{branch.replace('/', '%')}@{secrets.token_hex(4)}"
     return target
 

@@ -132,10 +132,7 @@ class OverlayDriver:
         return 0
 
     def discard(self, place: Place) -> None:
-        parts = self._parts(place)
-        if (parts / "upper").is_dir():
-            record: _native.WorkspaceDict = {**place.record, "base": place.record["head"]}
-            _native.overlay_reset(place.store, parts, record)
+        # The caller removes the record before the folder: a crash between leaves a folder that nothing names.
         self._end_scratch(place)
 
     def _end_scratch(self, place: Place) -> None:
