@@ -239,7 +239,7 @@ fn secrets_are_named_once() {
     let place = Place::new();
     place.write(".env", "TOKEN=x");
     place.write("keys/id_rsa", "-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n");
-    place.write(".npmrc", "//registry.npmjs.org/:_authToken=abc\n");
+    place.write(".npmrc", "//packages.example.test/:_authToken=abc\n");
     place.write("readme", "no secret");
     tick();
     let first = place.import();
