@@ -148,6 +148,15 @@ def _processes_in(home: Path) -> dict[int, str]:
     return found
 
 
+def alive(pid: int) -> bool:
+    """Whether a process is there; one that has ended and waits for its parent is not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
 @pytest.fixture
 def project(person: Person) -> Path:
     """An imported project of a few files."""

@@ -14,6 +14,7 @@ import pytest
 from atoll.errors import NotFound, Unsupported
 from atoll.run.active import freezer, refuse_if_running, running
 from atoll.run.launcher import Ended, Limits, NoNamespace, Spec, Stop, Streams, launch
+from tests.run.conftest import alive
 
 
 @pytest.fixture
@@ -126,14 +127,6 @@ def test_a_timeout_asks_and_then_ends(workspace: Path) -> None:
     ended = go(["sh", "-c", "trap 'exit 3' TERM; while :; do sleep 0.05; done"], workspace, timeout=0.2)
     assert ended.returncode == 124
     assert ended.events["ended"]["timed_out"]
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0]
-    except OSError:
-        return False
-    return state not in "ZX"
 
 
 DAEMON = (

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.run.conftest import ATOLL, Person
+from tests.run.conftest import ATOLL, Person, alive
 
 TOKEN = "ghp_" + "a1B2" * 9
 
@@ -218,7 +218,7 @@ def test_a_killed_atoll_takes_the_command_with_it_and_loses_nothing(person: Pers
     process.kill()
     process.wait(30)
     command = int((person.home / "pid").read_text())
-    while os.path.exists(f"/proc/{command}"):
+    while alive(command):
         time.sleep(0.01)
     # The launcher may need a moment more to go.
     while "cannot be unmounted" in person.atoll("umount", "a1", cwd=project, code=None).stderr:
@@ -237,7 +237,7 @@ echo out > x
 
 def test_nothing_outlives_a_run(person: Person, project: Path) -> None:
     person.atoll("run", "--name", "a1", "--", "sh", "-c", DAEMON, person.home, cwd=project)
-    assert not os.path.exists(f"/proc/{int((person.home / 'daemon').read_text())}")
+    assert not alive(int((person.home / "daemon").read_text()))
     assert cat(person, project, "a1:x") == "out\n"
 
 
@@ -248,7 +248,7 @@ def test_children_go_on_when_asked(person: Person, project: Path) -> None:
     daemon = int((person.home / "daemon").read_text())
     try:
         assert "stays mounted" in done.stderr
-        assert os.path.exists(f"/proc/{daemon}")
+        assert alive(daemon)
         assert cat(person, project, "a1:x") == "out\n"
         if person.name == "root":
             refused = person.atoll("umount", "a1", cwd=project, code=7)
@@ -348,5 +348,5 @@ def test_an_import_from_inside_is_refused(person: Person, project: Path) -> None
     if "instead of" in done.stderr:
         pytest.skip(done.stderr)
     assert done.returncode == 2
-    assert "shows the workspace 'a1' here" in done.stderr
+    assert "is a workspace here" in done.stderr
     assert len(person.json("log", "main", cwd=project)["commits"]) == 1
