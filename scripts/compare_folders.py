@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -23,7 +24,14 @@ def same_bytes(left: Path, right: Path) -> bool:
 
 def user_xattrs(path: Path) -> dict[str, bytes]:
     """The extended attributes in the `user.` name space."""
-    names = [name for name in os.listxattr(path, follow_symlinks=False) if name.startswith("user.")]
+    try:
+        every = os.listxattr(path, follow_symlinks=False)
+    except OSError as error:
+        # A file system without xattrs says so; a history mount of a tree that has none does too.
+        if error.errno == errno.ENOTSUP:
+            return {}
+        raise
+    names = [name for name in every if name.startswith("user.")]
     return {name: os.getxattr(path, name, follow_symlinks=False) for name in names}
 
 
