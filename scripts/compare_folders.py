@@ -35,8 +35,8 @@ def user_xattrs(path: Path) -> dict[str, bytes]:
     return {name: os.getxattr(path, name, follow_symlinks=False) for name in names}
 
 
-def difference(left: Path, right: Path) -> str | None:
-    """What two paths of the same name differ in, or None."""
+def difference(left: Path, right: Path, times: bool = True) -> str | None:
+    """What two paths of the same name differ in, or None; `times`: whether the mtime of files counts."""
     a, b = left.lstat(), right.lstat()
     if stat.S_IFMT(a.st_mode) != stat.S_IFMT(b.st_mode):
         return "kind"
@@ -51,12 +51,14 @@ def difference(left: Path, right: Path) -> str | None:
     if stat.S_ISREG(a.st_mode):
         if a.st_size != b.st_size or not same_bytes(left, right):
             return "content"
-        if a.st_mtime_ns != b.st_mtime_ns:
+        if times and a.st_mtime_ns != b.st_mtime_ns:
             return "mtime"
     return None
 
 
-def differences(left: Path, right: Path, leave_out: frozenset[str] = frozenset()) -> list[str]:
+def differences(
+    left: Path, right: Path, leave_out: frozenset[str] = frozenset(), times: bool = True
+) -> list[str]:
     """A line for each path that differs; `leave_out` names entries of the top folder to pass over."""
     found: list[str] = []
     folders = [Path()]
@@ -70,7 +72,7 @@ def differences(left: Path, right: Path, leave_out: frozenset[str] = frozenset()
         found += [f"{folder / name} (only in {right})" for name in sorted(names[1] - names[0])]
         for name in sorted(names[0] & names[1]):
             path = folder / name
-            if reason := difference(left / path, right / path):
+            if reason := difference(left / path, right / path, times):
                 found.append(f"{path} ({reason})")
             if (left / path).is_dir() and not (left / path).is_symlink() and reason != "kind":
                 folders.append(path)
