@@ -96,9 +96,9 @@ def git_status(options: Options) -> list[Row]:
             with fresh_mount(options, made, f"status-{number}") as workspace:
                 # The index itself has to be read, and git's own files; a first look at them is not counted.
                 shell("cat .git/index .git/HEAD .git/config >/dev/null; git rev-parse HEAD", workspace.path)
-                before = requests(options, made).get("READ", 0)
+                before = requests(options, made)["READ"]  # there were some: reading the index
                 shell("git status --porcelain", workspace.path)
-                reads.append(requests(options, made).get("READ", 0) - before)
+                reads.append(requests(options, made)["READ"] - before)
                 progress(f"git status {number + 1}/{options.runs}: {reads[-1]:.0f} READ requests")
     return [Row("git status in a fresh fork", {"READ": reads}, "requests", max(reads), 0, "most of all runs")]
 
