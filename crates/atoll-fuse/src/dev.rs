@@ -182,6 +182,7 @@ impl<'a, F: FileSystem> Worker<'a, F> {
 
     fn run(mut self) -> io::Result<()> {
         let _end = EndGuard(self.lead);
+        crate::priority::answer_soon();
         while self.lead.take() {
             loop {
                 let Some(len) = self.next()? else { return Ok(()) };

@@ -8,6 +8,7 @@ pub mod counters;
 pub mod dev;
 pub mod filesystem;
 pub mod mount;
+mod priority;
 pub mod reply;
 pub mod session;
 pub mod uring;

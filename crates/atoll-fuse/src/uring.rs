@@ -231,6 +231,7 @@ impl<'a, F: FileSystem> Queue<'a, F> {
     }
 
     fn run(mut self) -> io::Result<()> {
+        crate::priority::answer_soon();
         for index in 0..self.slots.len() {
             self.register(index)?;
         }

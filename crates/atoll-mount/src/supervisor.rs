@@ -162,7 +162,7 @@ impl Supervisor {
         if status.success() && sent.is_ok() {
             return Ok(None);
         }
-        log::warn!("The history server {} ended ({status}); another takes over.", server.child.id());
+        log::warn!("The history server {} ended ({status}).", server.child.id());
         let killed = matches!(status.signal(), Some(9 | 15));
         Ok(Some(if killed { Death::Killed } else { Death::Crashed(server.started.elapsed()) }))
     }

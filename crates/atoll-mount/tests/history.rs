@@ -161,3 +161,46 @@ fn one_server_for_many_who_ask_at_once() {
     assert!(listed[0].rss_bytes > 0 && listed[0].supervisor_pid > 0);
     assert_eq!(listed[0].transport, "dev");
 }
+
+/// The only copy of a chunk is damaged: reading it fails, nothing else does, and the log says where it was.
+#[test]
+fn a_damaged_chunk_is_an_error_for_its_range_only() {
+    let world = World::new();
+    let noise = |seed: u8| {
+        let mut state = u64::from(seed) + 1;
+        let next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as u8
+        };
+        std::iter::repeat_with(next).take(300_000).collect::<Vec<u8>>()
+    };
+    let files =
+        Files::default().file("sound", noise(1)).file("hurt", noise(2)).file("small", "x".repeat(500));
+    let commit = world.commit("main", &files);
+    // A byte in the first group of chunks of `hurt` (they are cut at 100,000 bytes here, and two fit into a
+    // group), wherever it is: it cannot be compressed.
+    let needle = &noise(2)[150_000..150_032];
+    let packs = fs::read_dir(world.store.dir().join("packs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut places = packs.chain([world.store.dir().join("oplog")]).filter_map(|path| {
+        let bytes = fs::read(&path).unwrap();
+        Some((path, bytes.windows(needle.len()).position(|window| window == needle)?, bytes))
+    });
+    let (path, at, mut bytes) = places.next().expect("the chunk stands in a pack as it is");
+    bytes[at] ^= 1;
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    fs::write(&path, bytes).unwrap();
+
+    let Some(_server) = world.serve() else { return };
+    let dir = world.folder(&commit);
+    assert!(fs::read(dir.join("sound")).unwrap() == noise(1));
+    assert_eq!(fs::read_to_string(dir.join("small")).unwrap(), "x".repeat(500));
+    let hurt = fs::File::open(dir.join("hurt")).unwrap();
+    // Without read-ahead, which would read more than was asked for.
+    rustix::fs::fadvise(&hurt, 0, None, rustix::fs::Advice::Random).unwrap();
+    let mut part = vec![0; 4096];
+    assert_eq!(hurt.read_exact_at(&mut part, 151_552).unwrap_err().raw_os_error(), Some(5));
+    hurt.read_exact_at(&mut part, 294_912).unwrap();
+    assert!(part == noise(2)[294_912..299_008]);
+    let log = world.log();
+    assert!(log.contains(&commit.id.hex()) && log.contains("/hurt"), "{log}");
+}

@@ -162,11 +162,17 @@ impl World {
 
     /// `idle`: seconds until an unused server ends.
     pub fn with_idle(idle: &str) -> Self {
+        Self::with(idle, "dev")
+    }
+
+    /// The transport too: `dev` or `uring`.
+    pub fn with(idle: &str, transport: &str) -> Self {
         let turn = ENVIRONMENT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let dir = tempfile::tempdir().unwrap();
         // The guard keeps other tests of this process out while the variables are set and used.
         set_env("XDG_RUNTIME_DIR", dir.path().join("run"));
         set_env("ATOLL_SERVER_IDLE", idle);
+        set_env("ATOLL_TRANSPORT", transport);
         let store = Store::create(&dir.path().join("store"), Profile::Off).unwrap();
         let paths = HistoryPaths::of(store.id());
         World { store, dir, paths, _turn: turn }
