@@ -189,37 +189,39 @@ impl Reader<'_> {
     fn attempt(&mut self, wanted: &Wanted) -> Result<Outcome, StreamError> {
         let Some((_, dir)) = &self.open else { return Ok(Outcome::Torn) };
         let dir = dir.as_fd();
-        let name = CString::new(&wanted.name[..]).map_err(|error| StreamError::Read(error.into()))?;
-        let look =
-            || if wanted.name.is_empty() { HostStat::of(dir) } else { HostStat::at(dir, &*wanted.name) };
+        let file = match wanted.stat.kind {
+            FileType::File => Some(open_file(dir, &wanted.name).map_err(io)?),
+            _ => None,
+        };
+        let look = || match &file {
+            Some(file) => HostStat::of(file),
+            None if wanted.name.is_empty() => HostStat::of(dir),
+            None => HostStat::at(dir, &*wanted.name),
+        };
         let stat = look().map_err(io)?;
         if !same_file(&stat, &wanted.stat) {
             return Ok(Outcome::Torn);
         }
         let mut extents = Extents::new();
-        let attrs = match stat.kind {
-            FileType::Dir => Attrs::of(dir).map_err(io)?,
-            FileType::File => {
-                let file = open_file(dir, &wanted.name).map_err(io)?;
-                if !same_file(&HostStat::of(&file).map_err(io)?, &wanted.stat) {
-                    return Ok(Outcome::Torn);
-                }
-                let attrs = Attrs::of(&file).map_err(io)?;
-                if !attrs.metacopy && stat.size > 0 {
-                    let before = self.ingest.bytes;
-                    let read = self.ingest.file(&file, stat.size, stat.allocated);
-                    self.reads.files += 1;
-                    self.reads.bytes += self.ingest.bytes - before;
-                    extents = read?;
-                }
-                attrs
+        let attrs = if let Some(file) = &file {
+            let attrs = Attrs::of(file).map_err(io)?;
+            if !attrs.metacopy && stat.size > 0 {
+                let before = self.ingest.bytes;
+                let read = self.ingest.file(file, stat.size, stat.allocated);
+                self.reads.files += 1;
+                self.reads.bytes += self.ingest.bytes - before;
+                extents = read?;
             }
-            FileType::Symlink => {
+            attrs
+        } else if wanted.name.is_empty() {
+            Attrs::of(dir).map_err(io)?
+        } else {
+            let name = CString::new(&wanted.name[..]).map_err(|error| StreamError::Read(error.into()))?;
+            if stat.kind == FileType::Symlink {
                 let path = rustix::fs::readlinkat(dir, &name, Vec::new()).map_err(io)?;
                 extents = target(path.as_bytes());
-                Attrs::at(dir, &name).map_err(io)?
             }
-            _ => Attrs::at(dir, &name).map_err(io)?,
+            Attrs::at(dir, &name).map_err(io)?
         };
         // A store through a map leaves no trace here; such files are found by `maps` and never clean.
         Ok(if look().is_ok_and(|after| after.same_state(&stat)) {
