@@ -250,6 +250,7 @@ def overlay_commit(
 def overlay_changes(
     store: Store, capture: CaptureDict, *, progress: _Progress = None
 ) -> list[ChangeDict]: ...
+def overlay_left(store: Store, capture: CaptureDict, *, progress: _Progress = None) -> int: ...
 def import_folder(
     store: Store,
     request: RequestDict,

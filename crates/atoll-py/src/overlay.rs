@@ -251,6 +251,27 @@ fn overlay_changes<'py>(
     list(py, found, |change| convert::change(py, change))
 }
 
+/// How much of a quiet upper its head does not have: the number of changed paths; 1 when only times differ, which no
+/// list of changes shows; 0 when the upper may go.
+#[pyfunction]
+#[pyo3(signature = (store, capture, *, progress=None))]
+fn overlay_left(
+    py: Python<'_>,
+    store: &Store,
+    capture: &Bound<'_, PyDict>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<usize> {
+    let wanted = Wanted::from(py, capture)?;
+    interruptible(py, progress.as_ref(), |counts| {
+        let captured = wanted.capture(&store.inner, counts)?.captured;
+        if !captured.report.changed {
+            return Ok(0);
+        }
+        let old = store.inner.commit(&wanted.head)?.record.root;
+        Ok(tree::changes(&captured.writer, Some(old), Some(captured.root))?.len().max(1))
+    })
+}
+
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(overlay_probe, module)?)?;
     module.add_function(wrap_pyfunction!(overlay_mount, module)?)?;
@@ -264,5 +285,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(scratch_umount, module)?)?;
     module.add_function(wrap_pyfunction!(scratch_mounted, module)?)?;
     module.add_function(wrap_pyfunction!(overlay_commit, module)?)?;
+    module.add_function(wrap_pyfunction!(overlay_left, module)?)?;
     module.add_function(wrap_pyfunction!(overlay_changes, module)?)
 }
