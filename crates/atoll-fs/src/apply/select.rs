@@ -6,12 +6,15 @@ use atoll_store::tree::{Change, FileType};
 use super::ignored::Ignored;
 use super::{ApplyOptions, LeftOut};
 
+/// The wanted changes, and the paths that are left out.
+pub(super) type Selected = (Vec<Change>, Vec<(Vec<u8>, LeftOut)>);
+
 /// Sorts changes into those that are wanted and those that are left out.
 pub(super) fn select(
     changes: Vec<Change>,
     options: &ApplyOptions,
     mut ignored: Ignored<'_>,
-) -> Result<(Vec<Change>, Vec<(Vec<u8>, LeftOut)>)> {
+) -> Result<Selected> {
     let (mut wanted, mut left_out) = (Vec::new(), Vec::new());
     for change in changes {
         // The folder itself is the user's.

@@ -30,6 +30,9 @@ pub struct Entry {
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
+/// What people see of a path: the last is the first path of the same file.
+pub type Seen = (Kind, u16, BTreeMap<Vec<u8>, Vec<u8>>, String);
+
 /// Paths of a folder; the folder itself is not among them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Files {
@@ -225,7 +228,7 @@ impl Files {
     }
 
     /// Without identities: hard links by the first path of each file.
-    pub fn seen(&self) -> BTreeMap<String, (Kind, u16, BTreeMap<Vec<u8>, Vec<u8>>, String)> {
+    pub fn seen(&self) -> BTreeMap<String, Seen> {
         let mut first: BTreeMap<u64, String> = BTreeMap::new();
         let text = |path: &[u8]| path.escape_ascii().to_string();
         self.entries

@@ -78,12 +78,15 @@ pub fn content_equal(objects: &dyn Objects, a: Num, b: Num) -> Result<bool> {
     Ok(ContentSum::update(objects, Some(start), b)?.0 == ContentSum::default())
 }
 
+/// A folder and a name in it; the root has none.
+type Place = (Ino, Box<[u8]>);
+
 /// One tree's part: the names that count, each with its file's body.
 struct Side<'a> {
     view: TreeView<'a>,
     paths: Paths<'a>,
     is_new: bool,
-    items: Vec<(Option<(Ino, Box<[u8]>)>, [u8; 32])>,
+    items: Vec<(Option<Place>, [u8; 32])>,
 }
 
 impl<'a> Side<'a> {

@@ -26,5 +26,5 @@ pub use key::Key;
 pub use node::Node;
 pub use record::Record;
 pub use scan::{Loaded, get, load_all, scan};
-pub use value::{Dirent, Extent, FileType, INLINE_MAX, Inode, Time, Value};
+pub use value::{Dirent, Extent, FileType, INLINE_MAX, Inode, Time, Value, Xattrs};
 pub use view::TreeView;

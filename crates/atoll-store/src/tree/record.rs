@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::tree::{Cursor, Dirent, Extent, FileType, Inode, Key, TreeView, Value, diff};
+use crate::tree::{Cursor, Extent, FileType, Inode, Key, TreeView, Value, Xattrs, diff};
 use crate::{Ino, Num, Objects, Result};
 
 /// All keys of one inode but its folder entries.
@@ -14,7 +14,7 @@ pub struct Record {
     /// Its names: folder and name, in the order of the tree.
     pub parents: Vec<(Ino, Box<[u8]>)>,
     /// Its extended attributes, by name.
-    pub xattrs: Vec<(Box<[u8]>, Box<[u8]>)>,
+    pub xattrs: Xattrs,
     /// Its extents, by offset.
     pub extents: Vec<(u64, Extent)>,
 }
@@ -49,14 +49,13 @@ impl TreeView<'_> {
     }
 }
 
-/// The keys of one inode in which two trees differ, each side as its tree has them.
+/// The keys of one inode in which two trees differ, each side as its tree has them. Folder entries are not among
+/// them: a name is also the named file's way back.
 #[derive(Debug, Default)]
 pub(crate) struct Differing {
     pub ino: Option<Ino>,
     pub old: Record,
     pub new: Record,
-    /// Folder entries: name, old, new.
-    pub dirents: Vec<(Box<[u8]>, Option<Dirent>, Option<Dirent>)>,
 }
 
 impl Differing {
@@ -96,14 +95,6 @@ pub(crate) fn differing<'a>(
                 Ok(key) => key,
                 Err(error) => return Some(Err(error)),
             };
-            if let Key::Dirent(_, name) = key {
-                let dirent = |value: Option<Value>| match value {
-                    Some(Value::Dirent(dirent)) => Some(dirent),
-                    _ => None,
-                };
-                group.dirents.push((name.into(), dirent(difference.old), dirent(difference.new)));
-                continue;
-            }
             if let Some(value) = difference.old {
                 group.old.add(key, value);
             }

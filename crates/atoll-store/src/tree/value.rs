@@ -66,6 +66,9 @@ pub struct Inode {
     pub btime: Time,
 }
 
+/// Extended attributes: name and value, by name.
+pub type Xattrs = Vec<(Box<[u8]>, Box<[u8]>)>;
+
 /// A name in a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dirent {

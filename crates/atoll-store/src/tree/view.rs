@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 
 use crate::tree::record::join;
-use crate::tree::{Cursor, Dirent, Extent, Inode, Key, Value, get, scan};
+use crate::tree::{Cursor, Dirent, Extent, Inode, Key, Value, Xattrs, get, scan};
 use crate::{Error, Ino, Num, Objects, Result};
 
 /// No path has more names: a longer way up means that a damaged tree has a loop.
@@ -140,7 +140,7 @@ impl<'a> TreeView<'a> {
     }
 
     /// The extended attributes, sorted by name.
-    pub fn xattrs(&self, ino: Ino) -> Result<Vec<(Box<[u8]>, Box<[u8]>)>> {
+    pub fn xattrs(&self, ino: Ino) -> Result<Xattrs> {
         self.collect(Key::xattrs(ino), |key, value| match (key, value) {
             (Key::Xattr(_, name), Value::Xattr(bytes)) => Some((name.into(), bytes)),
             _ => None,

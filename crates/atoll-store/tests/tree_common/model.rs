@@ -178,25 +178,15 @@ impl Model {
                 }
             }
             Op::Replace(at, content, keep) => {
-                if let Some((folder, at, old)) =
-                    self.pick_name(at).filter(|(.., ino)| self.files[ino].inode.kind != FileType::Dir)
-                {
+                let named =
+                    self.pick_name(at).filter(|(.., ino)| self.files[ino].inode.kind != FileType::Dir);
+                if let Some((folder, at, old)) = named {
                     let birth = self.files[&old].inode.birth;
-                    let made = self.make(file(FileType::File, self.next, content));
                     self.unlink(folder, &at);
+                    let made = self.make(file(FileType::File, self.next, content));
                     if keep && !self.files.contains_key(&old) {
-                        self.files.get_mut(&made).map(|file| file.inode.birth = birth);
+                        self.files.entry(made).and_modify(|file| file.inode.birth = birth);
                     }
-                    let made_file = self.files.get(&made).cloned();
-                    // `unlink` swept the new file, which had no name yet.
-                    let file = made_file.unwrap_or_else(|| {
-                        let mut file = file(FileType::File, made.key(), content);
-                        if keep && !self.files.contains_key(&old) {
-                            file.inode.birth = birth;
-                        }
-                        file
-                    });
-                    self.files.insert(made, file);
                     self.put(folder, at, made);
                 }
             }
