@@ -9,6 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUST_ARGS := --workspace --exclude atoll-py --locked
 PYTEST_ARGS ?=
+WHEEL_ARGS ?= --release --locked --out dist
 # The same interpreter for every build of the bindings, or cargo builds them again at each change of caller.
 export PIP_QUIET := 1
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
@@ -62,7 +63,7 @@ format: $(BIN)/.dev-tools ## let rustfmt and ruff rewrite the code
 	$(BIN)/ruff format
 
 wheel: setup $(BIN)/.dev-tools ## a wheel for this platform, in dist/
-	@$(LOCK) $(BIN)/maturin build --release --locked --out dist
+	@$(LOCK) $(BIN)/maturin build $(WHEEL_ARGS)
 
 bench: build ## every figure of docs/PERFORMANCE.md, measured here (takes long; see benchmarks/README.md)
 	@$(BIN)/python -m benchmarks all
