@@ -123,7 +123,7 @@ pub fn import_folder(store: &Store, options: &ImportOptions, progress: &dyn Prog
             let record = record.as_ref().filter(|record| record.is_of(&folder));
             // Of another folder's import nothing is clean, but what is the same file keeps its number.
             let clean_before = record.map_or(Base::NEVER, |record| record.started);
-            let mut base = Base::load(store, commit.record.root, clean_before)?;
+            let mut base = Base::load_sorted(store, commit.record.root, clean_before)?;
             base.unclean.extend(record.into_iter().flat_map(|record| record.mapped.iter().copied()));
             Ok(base)
         }

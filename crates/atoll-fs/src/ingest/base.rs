@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use atoll_store::tree::{Dirent, FileType, Inode, Key, Time, Value, scan};
+use atoll_store::tree::{Dirent, FileType, Inode, Loaded, Time, load_all};
 use atoll_store::{Ino, Num, Objects, Result};
 
 use super::Names;
@@ -65,7 +65,7 @@ impl Recorded {
     }
 
     /// Whether nothing that the host tells has changed, its inode number aside.
-    fn same(&self, stat: &HostStat) -> bool {
+    pub(super) fn same(&self, stat: &HostStat) -> bool {
         let now = Recorded { ino: self.ino, ..Recorded::of_host(stat) };
         *self == now
     }
@@ -122,6 +122,8 @@ pub struct Base {
     pub absent: HashSet<Ino>,
     /// How numbers relate.
     pub numbers: Numbers,
+    /// The tree as it was loaded, until [`Base::relate`] makes `files` and `dirs` of it.
+    pub(super) sorted: Loaded,
     by_host: FastMap<u64, Many>,
 }
 
@@ -139,28 +141,42 @@ impl Base {
             unclean: HashSet::new(),
             absent: HashSet::new(),
             numbers: Numbers::Low32,
+            sorted: Loaded::default(),
             by_host: FastMap::default(),
         }
     }
 
     /// Loads a tree whose own records are the host's stat data (an import's).
     pub fn load(objects: &dyn Objects, root: Num, clean_before: Time) -> Result<Base> {
-        let mut base = Base { root: Some(root), clean_before, ..Base::empty() };
-        for entry in scan(objects, root, &[], None) {
-            let (key, value) = entry?;
-            match (Key::decode(&key)?, value) {
-                (Key::Inode(ino), Value::Inode(inode)) => {
-                    let recorded = Some(Recorded::of_inode(ino, &inode));
-                    base.files.insert(ino, BaseFile { inode, recorded, lost_xattrs: Vec::new() });
-                    note(&mut base.by_host, u64::from(ino.low()), ino);
-                }
-                (Key::Dirent(dir, name), Value::Dirent(dirent)) => {
-                    base.dirs.entry(dir).or_default().push((name.into(), dirent));
-                }
-                _ => {}
-            }
-        }
+        let mut base = Base::load_sorted(objects, root, clean_before)?;
+        base.relate();
         Ok(base)
+    }
+
+    /// The same for [`super::folder::read_folder`], which calls [`Base::relate`] only when something changed.
+    pub fn load_sorted(objects: &dyn Objects, root: Num, clean_before: Time) -> Result<Base> {
+        let sorted = load_all(objects, root)?;
+        Ok(Base { root: Some(root), clean_before, sorted, ..Base::empty() })
+    }
+
+    /// Makes the maps by inode number.
+    pub(super) fn relate(&mut self) {
+        let Loaded { inodes, dirents, .. } = std::mem::take(&mut self.sorted);
+        self.files.reserve(inodes.len());
+        self.by_host.reserve(inodes.len());
+        for (ino, inode) in inodes {
+            let recorded = Some(Recorded::of_inode(ino, &inode));
+            self.files.insert(ino, BaseFile { inode, recorded, lost_xattrs: Vec::new() });
+            note(&mut self.by_host, u64::from(ino.low()), ino);
+        }
+        let mut dirents = dirents.into_iter().peekable();
+        while let Some((dir, name, dirent)) = dirents.next() {
+            let mut names = vec![(name, dirent)];
+            while let Some((_, name, dirent)) = dirents.next_if(|(of, ..)| *of == dir) {
+                names.push((name, dirent));
+            }
+            self.dirs.insert(dir, names);
+        }
     }
 
     /// Replaces the records by an index's: what it does not know is never clean, and is taken for the file that

@@ -14,6 +14,7 @@ use super::base::{Base, Recorded};
 use super::build::build;
 use super::fast::FastMap;
 use super::read::{Content, Outcome, ReadOptions, Wanted, read};
+use super::same::unchanged;
 use crate::import::{Report, SkipReason};
 use crate::scan::{Scan, ScanOptions, coarse_now, join, parent};
 
@@ -46,7 +47,8 @@ pub struct FolderTree {
     pub dev: u64,
     /// Files that were mapped shared and writable: their stat data says nothing.
     pub mapped: Vec<Ino>,
-    /// Every file's stat data as it goes with the tree.
+    /// Every file's stat data as it goes with the tree; empty when the tree is an import's own unchanged one,
+    /// which has the same.
     pub recorded: Vec<(Ino, Recorded)>,
     /// Files that the host does not have and that were kept.
     pub kept: Vec<Ino>,
@@ -69,9 +71,17 @@ pub fn read_folder(
         let scan = Scan::new(folder, &options.scan);
         (base.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), scan)
     });
-    let (base, mut scan) = (&base?, scan?);
+    let (mut base, mut scan) = (base?, scan?);
     let dev = scan.dirs.get(&b""[..]).map_or(0, |dir| dir.stat.dev);
     let mapped = mapped(&scan, dev)?;
+    if let (Some(root), true) = (base.root, mapped.is_empty()) {
+        if let Some(report) = unchanged_report(&mut scan, &base, options)? {
+            let (mapped, recorded, kept) = Default::default();
+            return Ok(FolderTree { root, report, started, dev, mapped, recorded, kept });
+        }
+    }
+    base.relate();
+    let base = &base;
     let mut ids = Ids::new(options.seed)?;
     let mut pass = Pass { base, mapped: &mapped, known: FastMap::default(), contents: FastMap::default() };
     let mut report = Report::default();
@@ -122,13 +132,8 @@ pub fn read_folder(
         settle(tries);
         scan.read_again(with_parents(&scan, again), &options.scan)?;
     };
-    let (mut skipped, ignored) = scan.left_out();
-    skipped.extend(
-        vanished.into_iter().filter(|path| !is_there(&scan, path)).map(|path| (path, SkipReason::Vanished)),
-    );
-    skipped.sort();
-    report.skipped = skipped;
-    report.ignored = ignored;
+    let gone = vanished.into_iter().filter(|path| !is_there(&scan, path));
+    left_out(&scan, gone.map(|path| (path, SkipReason::Vanished)), &mut report);
     report.secrets.sort();
     report.secrets.dedup();
     let root = build(target, base, &assigned, &pass.contents, &mut report)?;
@@ -142,6 +147,29 @@ pub fn read_folder(
         .map(|node| node.ino)
         .collect();
     Ok(FolderTree { root, report, started, dev, mapped, recorded, kept })
+}
+
+fn left_out(scan: &Scan, more: impl Iterator<Item = (Vec<u8>, SkipReason)>, report: &mut Report) {
+    let (mut skipped, ignored) = scan.left_out();
+    skipped.extend(more);
+    skipped.sort();
+    report.skipped = skipped;
+    report.ignored = ignored;
+}
+
+/// The report when the folder kept still and certainly equals the base tree, so that nothing is to be read.
+fn unchanged_report(scan: &mut Scan, base: &Base, options: &FolderOptions<'_>) -> Result<Option<Report>> {
+    if !(options.prepare)(scan)?.is_empty() {
+        return Ok(None);
+    }
+    let Some(counts) = unchanged(scan, base) else { return Ok(None) };
+    if !scan.unstable()?.is_empty() {
+        return Ok(None);
+    }
+    let mut report =
+        Report { files: counts.files, dirs: counts.dirs, unchanged: counts.files, ..Report::default() };
+    left_out(scan, std::iter::empty(), &mut report);
+    Ok(Some(report))
 }
 
 /// What is kept from one pass over a restless folder to the next.

@@ -11,6 +11,7 @@ pub mod edits;
 pub mod fast;
 pub mod folder;
 pub mod read;
+mod same;
 pub mod secrets;
 pub mod xattrs;
 
