@@ -134,6 +134,62 @@ fn only_what_changed_is_read() {
     assert_eq!(place.compare(again.commit, &place.folder, &all()), [""; 0]);
 }
 
+/// Each alone would be easily lost among files that are all as they were.
+#[test]
+fn one_change_in_an_unchanged_folder_is_seen() {
+    type Change = fn(&Place);
+    let changes: &[(&str, Change)] = &[
+        ("a file less", |place| fs::remove_file(place.path("d/f3")).unwrap()),
+        ("an empty folder less", |place| fs::remove_dir(place.path("d/void")).unwrap()),
+        ("a file more", |place| place.write("d/more", b"")),
+        ("a folder more", |place| fs::create_dir(place.path("d/deeper/more")).unwrap()),
+        ("a name less", |place| fs::remove_file(place.path("d/deeper/link")).unwrap()),
+        ("a name more", |place| fs::hard_link(place.path("d/f1"), place.path("d/f1 too")).unwrap()),
+        ("a moved name", |place| fs::rename(place.path("d/f2"), place.path("d/f22")).unwrap()),
+        ("a moved folder", |place| fs::rename(place.path("d/empty"), place.path("empty")).unwrap()),
+        ("a file's rights", |place| set_mode(&place.path("d/f4"), 0o640)),
+        ("a folder's rights", |place| set_mode(&place.path("d/deeper"), 0o700)),
+        ("the root's rights", |place| set_mode(&place.folder, 0o711)),
+        ("a time", |place| set_mtime(&place.path("d/f5"), 77, 7)),
+        ("an attribute", |place| set_xattr(&place.path("d/deeper/g"), "user.a", b"1")),
+        ("as long as before", |place| {
+            let before = fs::metadata(place.path("d/f6")).unwrap();
+            fs::write(place.path("d/f6"), b"N").unwrap();
+            set_mtime(&place.path("d/f6"), before.mtime(), before.mtime_nsec());
+        }),
+        ("swapped", |place| {
+            fs::rename(place.path("d/f7"), place.path("swap")).unwrap();
+            fs::rename(place.path("d/f8"), place.path("d/f7")).unwrap();
+            fs::rename(place.path("swap"), place.path("d/f8")).unwrap();
+        }),
+        ("another kind", |place| {
+            fs::remove_file(place.path("d/f9")).unwrap();
+            fs::create_dir(place.path("d/f9")).unwrap();
+        }),
+    ];
+    let place = Place::new();
+    for at in 0..10 {
+        place.write(&format!("d/f{at}"), [b'0' + at as u8]);
+    }
+    place.write("d/deeper/g", b"g");
+    fs::hard_link(place.path("d/f0"), place.path("d/deeper/link")).unwrap();
+    fs::create_dir(place.path("d/empty")).unwrap();
+    fs::create_dir(place.path("d/void")).unwrap();
+    tick();
+    place.import();
+    for (what, change) in changes {
+        let still = place.import();
+        assert_eq!(still.report.read_files, 0, "before: {what}");
+        assert_eq!(still.report.unchanged, still.report.files, "before: {what}");
+        assert!(still.published.is_none(), "before: {what}");
+        change(&place);
+        tick();
+        let after = place.import();
+        assert!(after.published.is_some() && after.report.changed, "{what}");
+        assert_eq!(place.compare(after.commit, &place.folder, &all()), [""; 0], "{what}");
+    }
+}
+
 #[test]
 fn a_change_within_a_clock_tick_is_found() {
     let place = Place::new();

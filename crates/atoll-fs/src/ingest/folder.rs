@@ -74,11 +74,12 @@ pub fn read_folder(
     let (mut base, mut scan) = (base?, scan?);
     let dev = scan.dirs.get(&b""[..]).map_or(0, |dir| dir.stat.dev);
     let mapped = mapped(&scan, dev)?;
-    if let (Some(root), true) = (base.root, mapped.is_empty()) {
-        if let Some(report) = unchanged_report(&mut scan, &base, options)? {
-            let (mapped, recorded, kept) = Default::default();
-            return Ok(FolderTree { root, report, started, dev, mapped, recorded, kept });
-        }
+    if mapped.is_empty()
+        && let Some(root) = base.root
+        && let Some(report) = unchanged_report(&mut scan, &base, options)?
+    {
+        let (mapped, recorded, kept) = Default::default();
+        return Ok(FolderTree { root, report, started, dev, mapped, recorded, kept });
     }
     base.relate();
     let base = &base;
