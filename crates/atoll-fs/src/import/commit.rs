@@ -69,10 +69,10 @@ pub fn commit_captured(
                 other => other.map(|state| RefState { commit: head, ..state }),
             },
         };
-        if let (Some(head), false) = (request.head, request.allow_empty) {
-            if store.commit(&head)?.tree == captured.writer.hash(captured.root)? {
-                return Ok(Committed { commit: head, published: None, report: captured.report });
-            }
+        if let (Some(head), false) = (request.head, request.allow_empty)
+            && store.commit(&head)?.tree == captured.writer.hash(captured.root)?
+        {
+            return Ok(Committed { commit: head, published: None, report: captured.report });
         }
         let mut meta = request.meta.clone();
         meta.extend(captured.meta);

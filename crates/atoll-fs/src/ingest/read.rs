@@ -128,10 +128,10 @@ pub fn read(
 
 /// The error of the first file in order is the one that is told, whichever thread was faster.
 fn keep_first(failed: &Mutex<Option<(usize, Error)>>, at: usize, error: Error) {
-    if let Ok(mut failed) = failed.lock() {
-        if failed.as_ref().is_none_or(|(first, _)| at < *first) {
-            *failed = Some((at, error));
-        }
+    if let Ok(mut failed) = failed.lock()
+        && failed.as_ref().is_none_or(|(first, _)| at < *first)
+    {
+        *failed = Some((at, error));
     }
 }
 

@@ -53,10 +53,11 @@ pub(super) fn read(
     }
     names.sort_unstable();
     let mut ignores = above.clone();
-    if options.ignores.is_some() && has(&names, ignore::FILE_NAME) {
-        if let Some(text) = patterns(&dir, shown, path)? {
-            ignores = above.with_file(path, &text)?;
-        }
+    if options.ignores.is_some()
+        && has(&names, ignore::FILE_NAME)
+        && let Some(text) = patterns(&dir, shown, path)?
+    {
+        ignores = above.with_file(path, &text)?;
     }
     if options.skip_stores && is_store(&names) {
         return Ok(Some(ScanDir::left_out(stat, SkipReason::Store)));
