@@ -144,7 +144,9 @@ fn sample() -> Files {
         .file("gone/b", "b")
         .node("src/twin", Node::Hard("src/main".into()))
         .node("zother", Node::Hard("src/main".into()))
-        .node("link", Node::Link("src/main".into()));
+        .node("link", Node::Link("src/main".into()))
+        .node("empty", Node::Dir)
+        .node("sparse", Node::Sparse(vec![(65_536, vec![7; 4096])], 1_000_000));
     for at in 0..40 {
         files = files.file(&format!("many/{at}"), bytes(at, 500));
     }
@@ -163,6 +165,7 @@ fn a_workspace_s_life(files: &Files) {
         OpenOptions::new().append(true).open(path).unwrap().write_all(text).unwrap();
     };
     append(ws.ws("big"), b"more");
+    append(ws.ws("sparse"), b"more");
     append(ws.ws("src/main"), b"through one name of three");
     fs::set_permissions(ws.ws("readme"), fs::Permissions::from_mode(0o600)).unwrap();
     fs::rename(ws.ws("many"), ws.ws("src/moved")).unwrap();

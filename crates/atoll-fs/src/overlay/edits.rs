@@ -84,10 +84,9 @@ pub(super) fn edits(
     }
     // What is as it was, but for its number of names.
     for (key, nlink) in nlinks {
-        if let Some(inode) = trees.from.inode(key)?.filter(|inode| inode.kind != FileType::Dir) {
-            if inode.nlink != nlink && !links.dead.contains(&key) {
-                edits.put(Key::Inode(key), Value::Inode(Inode { nlink, ..inode }));
-            }
+        let stays = |inode: &Inode| inode.kind != FileType::Dir && !links.dead.contains(&key);
+        if let Some(inode) = trees.from.inode(key)?.filter(|inode| stays(inode) && inode.nlink != nlink) {
+            edits.put(Key::Inode(key), Value::Inode(Inode { nlink, ..inode }));
         }
     }
     edits.names()?;

@@ -301,10 +301,10 @@ mod tests {
             btime: -1,
             extra: ino + 1,
             key: Ino::from_key(ino * 3 + 1),
-            clean: ino % 2 == 0,
-            inherited: ino % 3 == 0,
+            clean: ino.is_multiple_of(2),
+            inherited: ino.is_multiple_of(3),
             retired: false,
-            whiteouts: ino % 5 == 0,
+            whiteouts: ino.is_multiple_of(5),
         }
     }
 

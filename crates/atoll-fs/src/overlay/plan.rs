@@ -88,6 +88,9 @@ pub(super) enum Target {
     File(usize),
 }
 
+/// What is to be read, and for whom.
+pub(super) type Wishes = Vec<(Wanted, Target)>;
+
 /// Files that are mapped shared and writable, by the numbers that the overlay shows.
 pub(super) struct Mapped<'a> {
     /// The numbers.
@@ -117,7 +120,7 @@ impl<'s> Plan<'s> {
         index: &Index,
         trust: bool,
         mapped: &Mapped<'_>,
-    ) -> (Plan<'s>, Vec<(Wanted, Target)>, Vec<(Wanted, Target)>) {
+    ) -> (Plan<'s>, Wishes, Wishes) {
         let mut plan = Plan { dirs: Vec::with_capacity(scan.dirs.len()), files: Vec::new() };
         let mut wanted = Vec::new();
         let places: HashMap<&[u8], usize> =
@@ -244,10 +247,10 @@ impl<'s> Plan<'s> {
                 let dir = &mut self.dirs[at];
                 (dir.key, dir.lower, dir.new, dir.whiteouts) = (key, lower, new, whiteouts);
             }
-            if let Some(lower) = self.dirs[at].lower {
-                if let Some(other) = merged.insert(lower, at) {
-                    return Err(twice(self.dirs[other].path, path));
-                }
+            if let Some(lower) = self.dirs[at].lower
+                && let Some(other) = merged.insert(lower, at)
+            {
+                return Err(twice(self.dirs[other].path, path));
             }
             let dir = &self.dirs[at];
             let (above_key, above_lower) = (dir.key, dir.lower);

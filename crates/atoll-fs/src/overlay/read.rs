@@ -72,6 +72,9 @@ impl Reads {
     }
 }
 
+/// Facts by position in the wish list.
+type Found = Vec<(usize, Box<Facts>)>;
+
 /// What became of one wish.
 enum Outcome {
     Read(Box<Facts>),
@@ -91,7 +94,7 @@ pub(super) fn read(
     const RUN: usize = 32;
     let next = AtomicUsize::new(0);
     let stop = AtomicBool::new(false);
-    let one = || -> Result<(Vec<(usize, Box<Facts>)>, Reads)> {
+    let one = || -> Result<(Found, Reads)> {
         let mut reader =
             Reader { root, shown, ingest: Ingest::new(writer.batch()), open: None, reads: Reads::default() };
         let mut found = Vec::new();

@@ -12,8 +12,8 @@ use super::index::{self, Index};
 use super::keys::Keys;
 use super::links::Links;
 use super::live::{Patience, settle};
-use super::plan::{Mapped, Plan, Target, Trees};
-use super::read::{Facts, Wanted, read};
+use super::plan::{Mapped, Plan, Trees, Wishes};
+use super::read::{Facts, read};
 use super::{Notes, OverlayCapture, OverlayCaptured, PendingIndex};
 use crate::import::{Captured, Report};
 use crate::maps;
@@ -136,7 +136,7 @@ impl<'a> Capture<'a> {
     fn read(
         &self,
         scan: &Scan,
-        wanted: Vec<(Wanted, Target)>,
+        wanted: Wishes,
         plan: &mut Plan<'_>,
         cache: &mut Cache,
         report: &mut Report,
