@@ -54,10 +54,10 @@ impl Call<'_> {
     /// Says that the answer will take longer than waking a thread does (reading a disk, decompressing a
     /// large block): another thread takes over the waiting for requests meanwhile. More than once is once.
     pub fn slow(&self) {
-        if let Some(hand_off) = self.hand_off {
-            if !self.handed.replace(true) {
-                hand_off();
-            }
+        if let Some(hand_off) = self.hand_off
+            && !self.handed.replace(true)
+        {
+            hand_off();
         }
     }
 }

@@ -118,10 +118,10 @@ fn mount_by_helper(dir: &Path, options: &MountOptions) -> io::Result<Device> {
     let mut byte = [0];
     recvmsg(&ours, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
     for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
-            if let Some(device) = descriptors.next() {
-                return Ok(device);
-            }
+        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message
+            && let Some(device) = descriptors.next()
+        {
+            return Ok(device);
         }
     }
     Err(io::Error::other("fusermount3 mounted but sent no descriptor."))

@@ -22,10 +22,10 @@ const STACK: usize = 256 * 1024;
 
 /// Starts the threads that answer the socket and watch for idleness.
 pub(crate) fn start(running: &Arc<Running>, listener: UnixListener, alive: OwnedFd) {
-    if running.start.stopped {
-        if let Err(error) = finish_stop(running, &alive) {
-            log::error!("The history could not be unmounted: {error}");
-        }
+    if running.start.stopped
+        && let Err(error) = finish_stop(running, &alive)
+    {
+        log::error!("The history could not be unmounted: {error}");
     }
     let alive = Arc::new(alive);
     let (one, two) = (running.clone(), running.clone());
@@ -105,11 +105,11 @@ fn watch_idle(running: &Running, alive: &OwnedFd) {
         let now = (running.requests(), running.connected.load(Ordering::SeqCst));
         if now != last || running.connections.load(Ordering::SeqCst) > 0 {
             (last, since) = (now, Instant::now());
-        } else if since.elapsed() >= limit {
-            if let Err(error) = stop(running, alive, 0) {
-                log::debug!("Not idle: {error}");
-                since = Instant::now();
-            }
+        } else if since.elapsed() >= limit
+            && let Err(error) = stop(running, alive, 0)
+        {
+            log::debug!("Not idle: {error}");
+            since = Instant::now();
         }
     }
 }

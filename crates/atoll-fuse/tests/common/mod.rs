@@ -1,4 +1,5 @@
 //! A small tree in memory, on a real mount.
+#![allow(dead_code)] // Each test binary uses its part.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -143,7 +144,6 @@ impl FileSystem for MemTree {
 /// A served mount; gone when this is.
 pub struct Mounted {
     pub session: Arc<Session<MemTree>>,
-    pub device: Arc<std::os::fd::OwnedFd>,
     server: Option<JoinHandle<std::io::Result<()>>>,
     dir: tempfile::TempDir,
 }
@@ -159,7 +159,7 @@ impl Mounted {
             ..Default::default()
         };
         let device = match atoll_fuse::mount::mount(dir.path(), &options) {
-            Ok(device) => Arc::new(device),
+            Ok(device) => device,
             Err(error) => {
                 eprintln!("skipped: no right to mount FUSE here ({error})");
                 return None;
@@ -167,10 +167,10 @@ impl Mounted {
         };
         let session = Arc::new(Session::new(tree, config));
         let server = {
-            let (session, device) = (session.clone(), device.clone());
+            let session = session.clone();
             std::thread::spawn(move || atoll_fuse::serve(&session, device.as_fd()))
         };
-        Some(Mounted { session, device, server: Some(server), dir })
+        Some(Mounted { session, server: Some(server), dir })
     }
 
     pub fn path(&self) -> &Path {

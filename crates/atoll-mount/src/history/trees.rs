@@ -41,10 +41,9 @@ impl Trees {
     /// A commit's tree; its slot is recorded in the store before this returns.
     pub fn of_commit(&self, source: &dyn Source, commit: &Hash) -> Result<Arc<Tree>> {
         let slot = source.slot(commit)?;
-        if let Some(tree) = self.slots.read().get(&slot.number) {
-            if tree.slot == slot && tree.commit == *commit {
-                return Ok(tree.clone());
-            }
+        let known = self.slots.read().get(&slot.number).cloned();
+        if let Some(tree) = known.filter(|tree| tree.slot == slot && tree.commit == *commit) {
+            return Ok(tree);
         }
         self.load(source, *commit, slot)
     }

@@ -1,4 +1,5 @@
 //! A store with commits made by hand, its history mount, and the helper processes.
+#![allow(dead_code)] // Each test binary uses its part.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
