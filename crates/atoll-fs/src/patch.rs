@@ -84,7 +84,12 @@ pub fn write_patch(
 ///
 /// # Errors
 /// Those of reading the trees.
-pub fn stat(objects: &dyn Objects, old: Option<Num>, new: Option<Num>, changes: &[Change]) -> Result<Vec<FileStat>> {
+pub fn stat(
+    objects: &dyn Objects,
+    old: Option<Num>,
+    new: Option<Num>,
+    changes: &[Change],
+) -> Result<Vec<FileStat>> {
     let sides = Sides { objects, old, new };
     let mut stats = Vec::new();
     for pair in file_pairs(objects, new, changes, &mut Vec::new())? {
@@ -172,7 +177,8 @@ fn write_pair(sides: &Sides<'_>, pair: &FilePair, options: PatchOptions, out: &m
         _ => {}
     }
     let (before, after) = if pair.content_changed { sides.read(pair)? } else { Default::default() };
-    let content_changed = before != after || pair.content_changed && (pair.old.is_none() || pair.new.is_none());
+    let content_changed =
+        before != after || pair.content_changed && (pair.old.is_none() || pair.new.is_none());
     if !content_changed && pair.is_in_place() && modes.0 == modes.1 {
         return Ok(());
     }

@@ -63,8 +63,9 @@ fn start(args: &[String]) -> Result<(Spec, Report)> {
     File::open(&path).and_then(|mut file| file.read_to_string(&mut text))?;
     // The command must not inherit either file.
     nix::unistd::close(number).map_err(std::io::Error::from)?;
-    let spec: Spec = serde_json::from_str(&text)
-        .map_err(|error| Error::new(Code::Usage, format!("The launcher's settings cannot be read: {error}.")))?;
+    let spec: Spec = serde_json::from_str(&text).map_err(|error| {
+        Error::new(Code::Usage, format!("The launcher's settings cannot be read: {error}."))
+    })?;
     let report = Report::take(spec.report_fd)?;
     Ok((spec, report))
 }
