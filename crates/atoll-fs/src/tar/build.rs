@@ -187,10 +187,11 @@ impl Files {
                 }
             };
         }
-        if let Some(&there) = self.all[at].names.get(*last) {
-            if self.all[there].inode.kind == FileType::Dir && !self.all[there].names.is_empty() {
-                return Err(refused("which would replace a folder that is not empty"));
-            }
+        if let Some(&there) = self.all[at].names.get(*last)
+            && self.all[there].inode.kind == FileType::Dir
+            && !self.all[there].names.is_empty()
+        {
+            return Err(refused("which would replace a folder that is not empty"));
         }
         self.all[at].names.insert((*last).into(), file);
         Ok(())
