@@ -165,21 +165,16 @@ impl Bench {
             self.work().display()
         );
         let text = CString::new(text).unwrap();
-        rustix::mount::mount("atoll-test", self.path("mnt"), "overlay", MountFlags::empty(), &*text).unwrap();
+        // A mount namespace that another test makes has a copy of what was mounted before, for a moment.
+        let target = self.path("mnt");
+        patiently(|| rustix::mount::mount("atoll-test", &target, "overlay", MountFlags::empty(), &*text));
         self.mounted = true;
     }
 
     pub fn umount(&mut self) {
         if std::mem::take(&mut self.mounted) {
             // Whoever looks at all mounts (`df`, another test's search for holders) has this one for a moment.
-            let try_once = || rustix::mount::unmount(self.path("mnt"), UnmountFlags::empty());
-            let busy = |result: &Result<(), _>| *result == Err(rustix::io::Errno::BUSY);
-            let mut result = try_once();
-            for _ in (0..100).take_while(|_| busy(&result)).collect::<Vec<_>>() {
-                std::thread::sleep(std::time::Duration::from_millis(10));
-                result = try_once();
-            }
-            result.unwrap();
+            patiently(|| rustix::mount::unmount(self.path("mnt"), UnmountFlags::empty()));
         }
     }
 
@@ -273,6 +268,19 @@ impl Bench {
     pub fn ino(&self, commit: Hash, path: &str) -> Option<Ino> {
         self.root(commit).resolve(path.as_bytes()).unwrap().map(|(ino, _)| ino)
     }
+}
+
+/// Mounts or unmounts, waiting for what others hold for a moment.
+fn patiently(call: impl Fn() -> rustix::io::Result<()>) {
+    let mut result = call();
+    for _ in 0..200 {
+        if result != Err(rustix::io::Errno::BUSY) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        result = call();
+    }
+    result.unwrap();
 }
 
 impl Drop for Bench {

@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use atoll_store::{Code, Error, Result};
 use rustix::fs::{Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
@@ -38,6 +40,10 @@ pub struct Overlay {
     pub fsync: FsyncMode,
 }
 
+/// A mount namespace that was made while this upper was mounted has a copy, and keeps the upper in use until it lets
+/// go of it: what `atoll run` makes does so at once.
+const TRIES: u32 = 25;
+
 /// Mounts the overlay at `target`, an existing folder.
 ///
 /// # Errors
@@ -57,7 +63,16 @@ pub fn mount(overlay: &Overlay, target: &Path) -> Result<()> {
         ));
     }
     prepare(overlay)?;
-    let mount = open(overlay)?;
+    let mut tries = 0;
+    let mount = loop {
+        match open(overlay) {
+            Err(error) if error.code == Code::Busy && tries < TRIES => {
+                tries += 1;
+                thread::sleep(Duration::from_millis(20));
+            }
+            other => break other?,
+        }
+    };
     rustix::mount::move_mount(&mount, "", rustix::fs::CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
         .map_err(|error| Error::io("mount the workspace at", target, error.into()))
 }

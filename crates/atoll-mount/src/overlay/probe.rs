@@ -106,7 +106,8 @@ pub(super) fn why_not(overlay: &Overlay, error: Errno) -> Error {
         (_, Errno::BUSY) => (
             Code::Busy,
             format!(
-                "{upper} is in use by another overlay; unmount that one first ('atoll workspaces' lists them)."
+                "{upper} is in use by another overlay, perhaps in the mount namespace of a command that still runs; \
+                 end that or unmount it ('atoll workspaces' lists them)."
             ),
         ),
         (_, Errno::NOTSUP | Errno::INVAL) => (
