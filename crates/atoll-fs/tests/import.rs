@@ -321,7 +321,7 @@ fn a_busy_file_and_a_busy_folder_are_read_whole() {
                 round = round.wrapping_add(1);
                 file.write_all_at(&vec![round; 100_000], 0).unwrap();
                 let (from, to) = (place.path("d/f0"), place.path("moved"));
-                let (from, to) = if round % 2 == 0 { (to, from) } else { (from, to) };
+                let (from, to) = if round.is_multiple_of(2) { (to, from) } else { (from, to) };
                 fs::rename(from, to).unwrap();
                 std::thread::sleep(std::time::Duration::from_millis(25));
             }

@@ -62,7 +62,7 @@ fn path(root: &Path, at: u8) -> PathBuf {
 
 fn contents(size: u16, seed: u8) -> Vec<u8> {
     // Mostly small, sometimes above one chunk.
-    let size = if size % 13 == 0 { 300_000 + size as usize } else { size as usize % 5000 };
+    let size = if size.is_multiple_of(13) { 300_000 + size as usize } else { size as usize % 5000 };
     noise(size, u64::from(seed) + 1)
 }
 

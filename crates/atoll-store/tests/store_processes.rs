@@ -28,7 +28,7 @@ fn spawn(store: &Path, role: &str, number: u64) -> Child {
 
 fn files_for(number: u64, step: u64) -> BTreeMap<String, Vec<u8>> {
     // Some large (a pack file), some small (in the log), a part shared by all.
-    let mut files = some_files(number * 100 + step, if step % 4 == 0 { 60 } else { 3 }, 1800);
+    let mut files = some_files(number * 100 + step, if step.is_multiple_of(4) { 60 } else { 3 }, 1800);
     files.extend(some_files(1, 5, 900).into_iter().map(|(name, bytes)| (format!("shared-{name}"), bytes)));
     files
 }
