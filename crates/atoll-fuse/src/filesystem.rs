@@ -208,9 +208,9 @@ pub trait FileSystem: Send + Sync {
 
     /// The node of an exported handle (the kernel's LOOKUP of `.`), which it has nothing of.
     ///
-    /// Linux 6.16 to 6.18 at least make a nameless entry of it whose age is 0, older than the connection's
-    /// epoch, so it never passes a check: overlayfs turns that into ESTALE, the second time that a copied-up
-    /// file is looked at. When the kernel has an entry by a path meanwhile, it takes that one.
+    /// The kernel makes a nameless entry of it, which on Linux 6.18 never passes a check (it seems to be older
+    /// than the connection's epoch): overlayfs turns that into ESTALE, the second time that a copied-up file
+    /// is looked at. When the kernel has an entry by a path meanwhile, it takes that one.
     fn lookup_handle(&self, call: &Call<'_>, node: u64) -> Found {
         Found::Now(self.lookup(call, node, b"."))
     }

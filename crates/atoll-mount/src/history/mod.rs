@@ -6,6 +6,7 @@
 //! ```
 
 mod above;
+mod ahead;
 mod handles;
 mod ids;
 mod source;
@@ -23,6 +24,7 @@ use atoll_store::{Commit, Ino};
 use bytes::Bytes;
 
 use above::Above;
+use ahead::Ahead;
 use handles::Handles;
 use ids::Node;
 pub use source::Source;
@@ -62,13 +64,16 @@ pub struct HistoryFs {
     above: Above,
     resume: Resume,
     handles: Arc<Handles>,
+    ahead: Arc<Ahead>,
 }
 
 impl HistoryFs {
     /// Both mounts of a store. `root` is HISTORY, the folder that they are mounted in.
     pub fn both(source: Arc<dyn Source>, root: &Path) -> [HistoryFs; 2] {
         let trees = Arc::new(Trees::default());
+        let ahead = Arc::new(Ahead::new(source.clone()));
         [Side::Plain, Side::Xattr].map(|side| HistoryFs {
+            ahead: ahead.clone(),
             handles: Arc::new(Handles::new(root.join(side.folder()))),
             source: source.clone(),
             side,
@@ -153,7 +158,7 @@ impl FileSystem for HistoryFs {
 
     fn read(&self, call: &Call<'_>, node: u64, _: u64, offset: u64, size: u32, out: &mut Data) -> Reply<()> {
         let (tree, ino) = self.in_tree(node)?;
-        tree.read(call, ino, offset..offset.saturating_add(u64::from(size)), out)
+        tree.read(call, &self.ahead, ino, offset..offset.saturating_add(u64::from(size)), out)
     }
 
     fn readlink(&self, _: &Call<'_>, node: u64) -> Reply<Bytes> {

@@ -22,6 +22,10 @@ pub trait Source: Send + Sync {
     fn slot_commit(&self, number: u16) -> Result<Option<(Hash, Slot)>>;
     /// When a ref last moved.
     fn changed(&self) -> Result<Time>;
+    /// Where a chunk stands, as far as that is known: neighbours have neighbouring places.
+    fn place(&self, chunk: Num) -> Option<(u64, u32)>;
+    /// Makes what stands after a chunk at hand, so many places.
+    fn read_ahead(&self, chunk: Num, places: u32) -> Result<()>;
     /// Whether a chunk can be had without reading the disk or decompressing.
     fn is_at_hand(&self, chunk: Num) -> bool;
 }
@@ -60,6 +64,14 @@ impl Source for Store {
 
     fn changed(&self) -> Result<Time> {
         Ok(self.operations(1)?.first().map(|operation| operation.time).unwrap_or_default())
+    }
+
+    fn place(&self, chunk: Num) -> Option<(u64, u32)> {
+        self.group_of(chunk)
+    }
+
+    fn read_ahead(&self, chunk: Num, places: u32) -> Result<()> {
+        Store::read_ahead(self, chunk, places)
     }
 
     fn is_at_hand(&self, chunk: Num) -> bool {

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use lru::LruCache;
 use parking_lot::Mutex;
 
+use super::ahead::Ahead;
 use super::ids;
 use super::source::Source;
 use super::stat::{Stat, Stats, dirent_type};
@@ -20,8 +21,8 @@ use super::trees::Tree;
 const DOTS: u64 = 2;
 
 /// Where a listing stopped, so that it goes on without counting names from the start: by node and offset, the
-/// name that comes next.
-pub(super) type Resume = Mutex<LruCache<(u64, u64), Box<[u8]>>>;
+/// name that comes next, or that there is none (every listing ends with that question).
+pub(super) type Resume = Mutex<LruCache<(u64, u64), Option<Box<[u8]>>>>;
 
 pub(super) fn resume() -> Resume {
     Mutex::new(LruCache::new(std::num::NonZeroUsize::new(256).expect("not zero")))
@@ -100,6 +101,11 @@ impl InTree<'_> {
 
     pub fn readdir(&self, dir: Ino, mut offset: u64, resume: &Resume, sink: &mut DirSink<'_>) -> Reply<()> {
         let fail = |error| self.fail(dir, &error);
+        let node = ids::in_tree(self.tree.slot.number, dir);
+        let known = resume.lock().pop(&(node, offset));
+        if known == Some(None) {
+            return Ok(());
+        }
         if offset < DOTS {
             let above = self.above(dir)?.map_or(ids::COMMITS, Ino::shown);
             for (at, (ino, name)) in [(dir.shown(), &b"."[..]), (above, b"..")].into_iter().enumerate() {
@@ -109,9 +115,7 @@ impl InTree<'_> {
             }
             offset = DOTS;
         }
-        let node = ids::in_tree(self.tree.slot.number, dir);
-        let (names, more) =
-            self.names(dir, offset, resume.lock().pop(&(node, offset)), sink).map_err(fail)?;
+        let (names, more) = self.names(dir, offset, known.flatten(), sink).map_err(fail)?;
         // Inodes are asked for in the tree's order, given in the names' order.
         let mut stats: Vec<Option<Stat>> = vec![None; names.len()];
         if sink.plus() {
@@ -127,9 +131,7 @@ impl InTree<'_> {
             let next = offset + at as u64 + 1;
             sink.add(dirent.ino.shown(), next, dirent_type(dirent.kind), name, entry.as_ref());
         }
-        if let Some(name) = more {
-            resume.lock().put((node, offset + names.len() as u64), name);
-        }
+        resume.lock().put((node, offset + names.len() as u64), more);
         Ok(())
     }
 
@@ -174,7 +176,14 @@ impl InTree<'_> {
         self.view().readlink(ino).map_err(|error| self.fail(ino, &error))
     }
 
-    pub fn read(&self, call: &Call<'_>, ino: Ino, range: Range<u64>, out: &mut Data) -> Reply<()> {
+    pub fn read(
+        &self,
+        call: &Call<'_>,
+        ahead: &Ahead,
+        ino: Ino,
+        range: Range<u64>,
+        out: &mut Data,
+    ) -> Reply<()> {
         let fail = |error| self.fail(ino, &error);
         let inode = self.view().inode(ino).map_err(fail)?.ok_or(Errno::ESTALE)?;
         let end = range.end.min(inode.size);
@@ -193,7 +202,11 @@ impl InTree<'_> {
                     if !self.source.is_at_hand(*num) {
                         call.slow();
                     }
-                    self.source.objects().chunk(*num).map_err(fail)?
+                    let bytes = self.source.objects().chunk(*num).map_err(fail)?;
+                    if let Some(place) = self.source.place(*num) {
+                        ahead.reads(*num, place);
+                    }
+                    bytes
                 }
             };
             if bytes.len() as u64 != extent.len() {

@@ -1,5 +1,7 @@
 //! Compression of frames.
 
+use std::cell::RefCell;
+
 use zstd::zstd_safe::{self, CCtx, CParameter, DCtx};
 
 use super::format::{Coding, Frame};
@@ -51,6 +53,11 @@ pub(crate) fn delta(base: &[u8], raw: &[u8]) -> Result<Vec<u8>> {
     Ok(out)
 }
 
+thread_local! {
+    /// Making a context takes as long as decompressing a small group.
+    static CONTEXT: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
+}
+
 /// A frame's raw bytes from its stored ones; `base` is the raw form of the object a delta stands on.
 ///
 /// # Errors
@@ -69,7 +76,7 @@ pub(crate) fn decode(
             raw.extend_from_slice(stored);
             Ok(raw.len())
         }
-        Coding::Zstd => DCtx::create().decompress(&mut raw, stored),
+        Coding::Zstd => CONTEXT.with_borrow_mut(|context| context.decompress(&mut raw, stored)),
         Coding::Delta => {
             let base = base.ok_or("it is a delta, and what it stands on is missing")?;
             let mut context = DCtx::create();

@@ -26,6 +26,32 @@ impl Store {
         cache.frames.lock().get(&(pack.serial, entry.frame)).is_some()
     }
 
+    /// The group that an object is in: a number for the pack, and its place there. `None` when it would take
+    /// reading the disk to say.
+    pub fn group_of(&self, num: Num) -> Option<(u64, u32)> {
+        let pack = self.inner.cache.run(num).and_then(|key| self.inner.cache.packs.lock().get(&key))?;
+        Some((pack.serial, pack.pack.table().get(num)?.frame))
+    }
+
+    /// Brings the groups of chunks that come after this object's into the cache. A group that cannot be read is
+    /// left out: whoever asks for it is told.
+    pub fn read_ahead(&self, num: Num, groups: u32) -> Result<()> {
+        let Some((pack, entry)) = self.locate(num)? else { return Ok(()) };
+        let first = entry.frame as usize + 1;
+        for (at, frame) in pack.pack.table().frames().iter().enumerate().skip(first).take(groups as usize) {
+            let key = (pack.serial, at as u32);
+            let wanted = frame.kind == Kind::Chunk && frame.coding != Coding::Delta;
+            if !wanted || self.inner.cache.frames.lock().get(&key).is_some() {
+                continue;
+            }
+            if let Ok(raw) = pack.pack.raw(frame, None) {
+                let weight = raw.len() + 64;
+                self.inner.cache.frames.lock().put(key, Bytes::from(raw), weight);
+            }
+        }
+        Ok(())
+    }
+
     /// Where an object is; `None` when no pack has its number.
     pub(super) fn locate(&self, num: Num) -> Result<Option<(OpenPack, Entry)>> {
         if let Some(key) = self.inner.cache.run(num)
