@@ -65,7 +65,7 @@ if [ "$for_what" = build ] && ! has cargo; then
   if [ -x "$HOME/.cargo/bin/cargo" ]; then
     say "cargo is in $HOME/.cargo/bin, which is not on PATH; add it and run this again"
   else
-    say "no Rust toolchain found. Install rustup (Rust's installer, 1.85 or newer is needed), then run this again"
+    say "no Rust toolchain found. Install rustup (Rust's installer, 1.88 or newer is needed), then run this again"
   fi
   exit 1
 fi
