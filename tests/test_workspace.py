@@ -122,6 +122,16 @@ def test_umount_leaves_nothing(store: atoll.Store, home: Path, driver: str) -> N
         assert (again.path / "a.txt").read_text() == "two\n"
 
 
+def test_umount_leaves_nothing_whatever_the_names_in_it_are(store: atoll.Store, driver: str) -> None:
+    ws = store.fork("main", "try-1").mount(driver=driver)
+    (ws.path / "upper.aside-1").write_text("a file of the user's\n")
+    (ws.path / "long").symlink_to("x" * 4095)
+    ws.commit()
+    folder = ws.folder
+    assert not ws.umount().kept
+    assert not folder.exists()
+
+
 def test_a_busy_workspace_names_process_and_pid(store: atoll.Store, driver: str) -> None:
     with store.fork("main", "try-1").mount(driver=driver) as ws:
         code = "import time; print(1, flush=True); time.sleep(60)"

@@ -305,7 +305,8 @@ class Workspace:
                 place.mountpoint.rmdir()
         self.store.native.remove_workspace(self.id)
         # What was set aside after a crash is the user's to look into; it was named then.
-        if not any(self.folder.glob("**/upper.aside-*")):
+        # Not looked for in the upper: that holds the user's names, any number of them.
+        if not any(self.folder.glob("upper.aside-*")) and not any(self.folder.glob("scratch/upper.aside-*")):
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def restore(
