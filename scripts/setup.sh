@@ -11,7 +11,7 @@ has() { command -v "$1" >/dev/null 2>&1; }
 
 # command (or, with a slash, a file) -> Debian package
 needed_build="cc:gcc pkg-config:pkg-config make:make git:git"
-needed_test="git:git zstd:zstd rsync:rsync sqlite3:sqlite3 setfattr:attr setfacl:acl tar:tar"
+needed_test="git:git zstd:zstd rsync:rsync sqlite3:sqlite3 setfattr:attr setfacl:acl tar:tar node:nodejs npm:npm"
 needed_quickstart="node:nodejs npm:npm"
 case $for_what in
   build) needed=$needed_build ;;
@@ -68,6 +68,12 @@ if [ "$for_what" = build ] && ! has cargo; then
     say "no Rust toolchain found. Install rustup (Rust's installer, 1.88 or newer is needed), then run this again"
   fi
   exit 1
+fi
+# pnpm is no system package: npm puts it into the virtual environment. Without it, its tests are left out by name.
+if [ "$for_what" = test ] && [ -d .venv ] && has npm && ! has pnpm && [ ! -x .venv/bin/pnpm ]; then
+  say "installing pnpm into .venv"
+  npm install --silent --no-audit --no-fund --no-update-notifier --global --prefix .venv pnpm@10 >/dev/null 2>&1 ||
+    say "npm could not install pnpm; tests that need it are left out"
 fi
 if [ "$for_what" = build ] && [ "$(uname -s)" = Linux ] && [ ! -e /dev/fuse ]; then
   say "/dev/fuse is missing: atoll will use its copy driver here. As root, 'modprobe fuse' may bring it"

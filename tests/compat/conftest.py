@@ -72,7 +72,8 @@ class Tools:
         stdin: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Runs a tool to its end, whatever that is."""
-        line = [tool(os.fspath(words[0])), *(os.fspath(word) for word in words[1:])]
+        first = os.fspath(words[0])
+        line = [first if "/" in first else tool(first), *(os.fspath(word) for word in words[1:])]
         return subprocess.run(
             line,
             cwd=cwd,
