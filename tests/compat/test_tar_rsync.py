@@ -44,7 +44,7 @@ def furnish(folder: Path) -> None:
 
 
 def differences(tools: Tools, one: Path, other: Path) -> str:
-    """What rsync would have to do to make `other` equal to `one`, contents compared; the top's own time aside,
+    """What rsync would have to do to make `other` equal to `one`, contents compared; not the time of the top,
     which changes with what the tests put there."""
     if shutil.which("rsync") is None:
         pytest.skip("rsync is not installed; scripts/setup.sh test installs it")
