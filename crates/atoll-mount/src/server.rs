@@ -133,6 +133,8 @@ fn serve(dir: &Path, paths: HistoryPaths) -> Result<()> {
     }
     crate::server_control::start(&running, descriptors.control.into(), descriptors.alive);
     watch_supervisor(&running);
+    // The kernel may know node ids until the sessions have ended, also where the mounts are gone before.
+    let _serving = descriptors.serving;
     let devices = [descriptors.plain, descriptors.xattr];
     std::thread::scope(|scope| {
         let threads: Vec<_> = running

@@ -46,6 +46,8 @@ pub(crate) struct Descriptors {
     pub control: OwnedFd,
     /// The locked file that says that somebody serves.
     pub alive: OwnedFd,
+    /// The right to give out the store's node ids; held until the process ends.
+    pub serving: OwnedFd,
 }
 
 /// From a server to its supervisor, and from the supervisor to whoever started it.
@@ -107,8 +109,9 @@ pub(crate) fn send_start(socket: &UnixStream, start: &Start, descriptors: &Descr
         descriptors.xattr.as_fd(),
         descriptors.control.as_fd(),
         descriptors.alive.as_fd(),
+        descriptors.serving.as_fd(),
     ];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
         return Err(io::Error::other("There is no room for the descriptors."));
@@ -122,7 +125,7 @@ pub(crate) fn send_start(socket: &UnixStream, start: &Start, descriptors: &Descr
 
 /// Receives what [`send_start`] sent; `None` when the supervisor is gone.
 pub(crate) fn receive_start(socket: BorrowedFd<'_>) -> io::Result<Option<(Start, Descriptors)>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut line = [0; 4096];
     let got = recvmsg(socket, &mut [IoSliceMut::new(&mut line)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
@@ -134,7 +137,8 @@ pub(crate) fn receive_start(socket: BorrowedFd<'_>) -> io::Result<Option<(Start,
         _ => Vec::new(),
     });
     let mut next = || fds.next().ok_or_else(|| io::Error::other("A descriptor is missing."));
-    let descriptors = Descriptors { plain: next()?, xattr: next()?, control: next()?, alive: next()? };
+    let descriptors =
+        Descriptors { plain: next()?, xattr: next()?, control: next()?, alive: next()?, serving: next()? };
     Ok(Some((serde_json::from_slice(&line[..got.bytes])?, descriptors)))
 }
 

@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use atoll_fuse::MountOptions;
+use atoll_store::store::Serving;
 use atoll_store::{Code, Error, Result};
 use rustix::fs::FlockOperation;
 
@@ -82,6 +83,7 @@ impl Supervisor {
                 ),
             )
         })?;
+        let serving = Serving::begin(store)?;
         let _ = std::fs::remove_file(paths.control());
         let control = wire::listen(&paths.control())
             .map_err(|error| Error::io("make the socket", &paths.control(), error))?;
@@ -91,7 +93,13 @@ impl Supervisor {
         Ok(Supervisor {
             store: store.to_string_lossy().into_owned(),
             paths,
-            descriptors: Descriptors { plain, xattr, control: control.into(), alive: alive.into() },
+            descriptors: Descriptors {
+                plain,
+                xattr,
+                control: control.into(),
+                alive: alive.into(),
+                serving: serving.into(),
+            },
             transport: transport(),
             restarts: 0,
             stopped: false,

@@ -193,6 +193,33 @@ fn a_used_server_stays() {
 }
 
 #[test]
+fn a_dropped_commit_that_is_served_is_readable_until_its_server_ends() {
+    let world = World::new();
+    world.commit("main", &Files::default().file("kept", "kept"));
+    let gone = world.commit("gone", &sample());
+    let Some(server) = world.serve() else { return };
+    let dir = world.folder(&gone);
+    let expected = tar_sum(&dir).unwrap();
+    world.delete("gone");
+    let now = Duration::ZERO;
+    world.store.gc(now, false).unwrap();
+    // A successor knows it too, and that it must stay.
+    for _ in 0..2 {
+        drop_caches();
+        assert_eq!(tar_sum(&dir).unwrap(), expected);
+        kill(server_pid_wait(&world, 0));
+        assert_eq!(world.store.gc(now, false).unwrap().commits_removed, 0);
+    }
+    drop(server);
+    until(
+        "the end",
+        || !matches!(atoll_mount::stop_server(&world.paths), Err(error) if error.code == Code::Busy),
+    );
+    until("it was freed", || world.store.gc(now, false).unwrap().commits_removed == 1);
+    assert_eq!(world.store.commit(&gone.id).unwrap_err().code, Code::NotFound);
+}
+
+#[test]
 fn what_a_dead_supervisor_left_is_mounted_again() {
     let world = World::new();
     let commit = world.commit("main", &sample());

@@ -5,7 +5,7 @@ mod store_support;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use atoll_store::store::{GcOptions, NewOperation, RefChange, RefState, Workspace};
+use atoll_store::store::{GcOptions, NewOperation, RefChange, RefState, Serving, Workspace};
 use atoll_store::tree::{self, Dirent, Extent, FileType, Key, Time, Value};
 use atoll_store::{Code, Hash, Ino, Num, Objects, Sink, Store};
 use store_support::*;
@@ -233,6 +233,31 @@ fn what_a_workspace_or_a_sleeping_commit_stands_on_stays() {
     store.remove_workspace(&workspace.id).unwrap();
     assert_eq!(store.gc(Duration::ZERO, false).unwrap().commits_removed, 1);
     assert_eq!(store.slot(&base).unwrap_err().code, Code::NotFound);
+    assert_eq!(store.slot_commit(slot.number).unwrap(), None);
+}
+
+#[test]
+fn what_a_history_server_may_have_given_out_stays_while_it_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path());
+    commit_files(&store, "main", &some_files(9, 3, 500), "kept").unwrap();
+    let files = some_files(1, 50, 3000);
+    let seen = commit_files(&store, "seen", &files, "seen").unwrap().commits[0];
+    let unseen = commit_files(&store, "unseen", &some_files(2, 50, 3000), "unseen").unwrap().commits[0];
+    let serving = [Serving::begin(store.dir()).unwrap(), Serving::begin(store.dir()).unwrap()];
+    let slot = store.slot(&seen).unwrap();
+    delete(&store, "seen").unwrap();
+    delete(&store, "unseen").unwrap();
+    for server in serving {
+        assert_eq!(store.gc(Duration::ZERO, true).unwrap().commits_kept, 2);
+        store.gc(Duration::ZERO, false).unwrap();
+        assert_eq!(store.commit(&unseen).unwrap_err().code, Code::NotFound);
+        assert_eq!(files_of(&store, &seen).unwrap(), files);
+        assert_eq!(store.slot_commit(slot.number).unwrap(), Some((seen, slot)));
+        drop(server);
+    }
+    assert_eq!(store.gc(Duration::ZERO, false).unwrap().commits_removed, 1);
+    assert_eq!(store.commit(&seen).unwrap_err().code, Code::NotFound);
     assert_eq!(store.slot_commit(slot.number).unwrap(), None);
 }
 

@@ -214,6 +214,15 @@ impl World {
         self.store.publish(self.store.writer().unwrap(), operation).unwrap();
     }
 
+    /// Takes the branch away.
+    pub fn delete(&self, branch: &str) {
+        let name = RefName::Branch(branch.into());
+        let old = self.store.get_ref(&name).unwrap();
+        let changes = vec![RefChange { name, old, new: None }];
+        let operation = NewOperation { kind: "test".into(), changes, ..NewOperation::default() };
+        self.store.publish(self.store.writer().unwrap(), operation).unwrap();
+    }
+
     /// `None` (said on stderr) where this process may not mount.
     pub fn serve(&self) -> Option<HistoryServer> {
         match atoll_mount::ensure_server(&self.store, &helper()) {

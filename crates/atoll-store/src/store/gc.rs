@@ -1,7 +1,7 @@
 //! Frees what nothing names any more.
 //!
-//! What is kept: the history of every branch and tag, of what each retained operation let go or brought, and of
-//! every workspace's base and head. Marking and copying happen without the store's lock; then, under it, what was
+//! What is kept: the history of every branch and tag, of what each retained operation let go or brought, of every
+//! workspace's base and head, and, while a history server runs, of every commit that has a slot. Marking and copying happen without the store's lock; then, under it, what was
 //! published meanwhile is marked too, the result is recorded, and the epoch moves, so that a writer that found
 //! something before notices. Files go last, when nothing durable names them any more.
 
@@ -13,7 +13,7 @@ mod sweep;
 use std::time::Duration;
 
 use super::write::WriteTx;
-use super::{Store, db};
+use super::{Store, db, serving};
 use crate::oplog::{Collected, PackId, Record};
 use crate::{Code, Error, Hash, Result};
 use mark::Mark;
@@ -97,7 +97,9 @@ impl Store {
 
     fn gc_pass(&self, options: &GcOptions, epoch: u64, copy: bool) -> Result<Option<GcReport>> {
         let mut mark = Mark::default();
-        let roots = self.read(|db| mark::roots(db, options.expire))?;
+        // A server that starts later shows in the second look, and voids the pass if it matters.
+        let served = serving::unserved(self.dir())?.is_none();
+        let roots = self.read(|db| mark::roots(db, options.expire, served))?;
         mark.add(self, &roots.commits)?;
         mark.close(self)?;
         let plan = Plan::new(self, &mark, options.thorough, copy)?;
@@ -110,7 +112,9 @@ impl Store {
             if db::meta(&tx.db, "gc_epoch")? != epoch {
                 return Ok(None);
             }
-            let roots = mark::roots(&tx.db, options.expire)?;
+            // No server starts until the slots of what goes are empty.
+            let unserved = serving::unserved(self.dir())?;
+            let roots = mark::roots(&tx.db, options.expire, unserved.is_none())?;
             mark.add(self, &roots.commits)?;
             mark.close(self)?;
             if plan.is_void(&mark) {

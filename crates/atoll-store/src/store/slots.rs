@@ -1,5 +1,5 @@
 //! Slots: short numbers for trees in the node ids of the history mount. A number comes to mean another commit
-//! only with another generation.
+//! only with another generation. A slot is released when `gc` removes its commit; while a server runs it does not.
 
 use std::collections::HashSet;
 
@@ -56,6 +56,13 @@ impl Store {
             Ok(row.optional()?)
         })
     }
+}
+
+/// The commits that have a slot.
+pub(super) fn commits(db: &rusqlite::Connection) -> Result<Vec<Hash>> {
+    let mut statement = db.prepare_cached("SELECT \"commit\" FROM slots WHERE \"commit\" IS NOT NULL")?;
+    let rows = statement.query_map([], |row| Ok(Hash(row.get(0)?)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 fn slot_of(db: &rusqlite::Connection, commit: &Hash) -> Result<Option<Slot>> {

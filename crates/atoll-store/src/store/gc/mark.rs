@@ -7,7 +7,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use crate::pack::Coding;
-use crate::store::{Store, db, ops, publish, refs, workspaces};
+use crate::store::{Store, db, ops, publish, refs, slots, workspaces};
 use crate::tree::Node;
 use crate::{Error, Hash, Num, Objects, Result};
 
@@ -18,9 +18,10 @@ pub(super) struct Roots {
     pub(super) expired: u64,
 }
 
-/// The roots as the database has them now.
-pub(super) fn roots(db: &Connection, expire: Duration) -> Result<Roots> {
-    let mut commits = Vec::new();
+/// The roots as the database has them now. `served`: node ids of the history mount may be in use, so what has a
+/// slot stays.
+pub(super) fn roots(db: &Connection, expire: Duration, served: bool) -> Result<Roots> {
+    let mut commits = if served { slots::commits(db)? } else { Vec::new() };
     for (_, state) in refs::all(db)? {
         commits.extend([state.commit, state.base]);
     }
