@@ -19,7 +19,7 @@ from atoll import errors
 
 
 def test_import_twice_reads_nothing_and_makes_no_commit(store: atoll.Store, project: Path) -> None:
-    # Files as young as the import itself stay in doubt until a later import makes a commit.
+    # Files as young as the import itself are in doubt, and the next one reads them once more.
     (project / "first.txt").write_text("first\n")
     time.sleep(0.05)
     assert store.import_folder(project).changed
@@ -30,7 +30,7 @@ def test_import_twice_reads_nothing_and_makes_no_commit(store: atoll.Store, proj
 
 
 def test_import_reads_only_what_changed(store: atoll.Store, project: Path) -> None:
-    # Files as young as the import itself stay in doubt until a later import makes a commit.
+    # Files as young as the import itself are in doubt, and the next one reads them once more.
     (project / "first.txt").write_text("first\n")
     time.sleep(0.05)
     assert store.import_folder(project).changed

@@ -116,7 +116,13 @@ pub fn import_folder(store: &Store, options: &ImportOptions, progress: &dyn Prog
     let folder = std::fs::canonicalize(&options.folder)
         .map_err(|error| Error::io("read the folder", &options.folder, error))?;
     let before = options.base.map(|id| store.commit(&id)).transpose()?;
-    let record = before.as_ref().and_then(|commit| ImportRecord::of(&commit.record));
+    let record = match &before {
+        Some(commit) => {
+            let record = ImportRecord::of(&commit.record);
+            record.map(|record| record.newest(store, commit)).transpose()?
+        }
+        None => None,
+    };
     let base = || match &before {
         None => Ok(Base::empty()),
         Some(commit) => {

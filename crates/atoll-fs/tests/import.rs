@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use atoll_fs::import::{SkipReason, last_import};
+use atoll_fs::import::{ImportOptions, SkipReason, last_import};
 use atoll_store::Code;
 use atoll_store::tree::{FileType, Time};
 use import_common::*;
@@ -28,6 +28,41 @@ fn an_unchanged_folder_is_the_same_tree_and_is_not_read() {
     let found = last_import(&place.store, &first.commit, folder.as_os_str().as_encoded_bytes()).unwrap();
     assert_eq!(found, Some(first.commit));
     assert_eq!(last_import(&place.store, &first.commit, b"/other").unwrap(), None);
+}
+
+#[test]
+fn a_file_that_was_in_doubt_is_read_once_more_and_not_again() {
+    let place = Place::new();
+    place.write("old", "old");
+    tick();
+    place.write("young", "young");
+    let written = fs::metadata(place.path("young")).unwrap();
+    let options = ImportOptions { folder: place.folder.clone(), ..Default::default() };
+    let first = place.import_as(&options, &|captured| {
+        // As if it had begun in the very tick in which that file was written.
+        let mut record: serde_json::Value = serde_json::from_str(&captured.meta["import"]).unwrap();
+        record["started_ns"] = (written.ctime() * 1_000_000_000 + written.ctime_nsec()).into();
+        captured.meta.insert("import".into(), record.to_string());
+    });
+    let first = first.unwrap().commit;
+    tick();
+    let second = place.import();
+    assert_eq!((second.commit, second.report.read_files), (first, 1), "in doubt, so it was read");
+    let third = place.import();
+    assert_eq!((third.commit, third.report.read_files), (first, 0));
+    // Without the database it is in doubt again, and the answer is the same.
+    for name in ["meta.db", "meta.db-wal", "meta.db-shm"] {
+        let _ = fs::remove_file(place.store.dir().join(name));
+    }
+    for expected in [1, 0] {
+        let again = place.import();
+        assert_eq!((again.commit, again.report.read_files), (first, expected));
+    }
+    // What changes after that is seen, and what was remembered holds for that tree alone.
+    place.write("young", "grown");
+    let changed = place.import();
+    assert_ne!(changed.commit, first);
+    assert_eq!(place.text(changed.commit, "young"), b"grown");
 }
 
 #[test]

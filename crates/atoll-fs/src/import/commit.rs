@@ -6,7 +6,7 @@ use atoll_store::store::{NewOperation, Published, RefChange, RefName, RefState};
 use atoll_store::tree::Time;
 use atoll_store::{Code, Hash, NewCommit, Objects, Result, Store};
 
-use super::{Captured, Report};
+use super::{Captured, ImportRecord, Report};
 
 /// The commit that a captured tree becomes, and the branch that it moves.
 #[derive(Debug, Clone, Default)]
@@ -70,8 +70,14 @@ pub fn commit_captured(
             },
         };
         if let (Some(head), false) = (request.head, request.allow_empty)
-            && store.commit(&head)?.tree == captured.writer.hash(captured.root)?
+            && let commit = store.commit(&head)?
+            && commit.tree == captured.writer.hash(captured.root)?
         {
+            if let Some(record) = captured.meta.get(ImportRecord::KEY)
+                && captured.report.read_files > 0
+            {
+                ImportRecord::remember(store, &commit, record)?;
+            }
             return Ok(Committed { commit: head, published: None, report: captured.report });
         }
         let mut meta = request.meta.clone();

@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use atoll_store::tree::Time;
-use atoll_store::{Hash, Ino, NewCommit, Result, Store};
+use atoll_store::{Commit, Hash, Ino, NewCommit, Result, Store};
 use serde_json::{Value, json};
 
 /// The commit's metadata `import`: whose stat data the tree's inodes have, and up to when it can be trusted.
@@ -45,7 +45,11 @@ impl ImportRecord {
 
     /// From a commit's metadata; `None` when it is no import.
     pub fn of(commit: &NewCommit) -> Option<ImportRecord> {
-        let record: Value = serde_json::from_str(commit.meta.get(Self::KEY)?).ok()?;
+        Self::from_json(commit.meta.get(Self::KEY)?)
+    }
+
+    fn from_json(text: &str) -> Option<ImportRecord> {
+        let record: Value = serde_json::from_str(text).ok()?;
         let folder = match record.get("folder_hex").and_then(Value::as_str) {
             Some(hex) => {
                 let digits = |at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
@@ -70,6 +74,22 @@ impl ImportRecord {
                 .filter_map(Ino::from_key)
                 .collect(),
         })
+    }
+
+    /// What is known of the folder's last import that found exactly the tree of `commit`, of which `self` is the
+    /// record: a later one that therefore made no commit knows more files for certain.
+    pub(super) fn newest(self, store: &Store, commit: &Commit) -> Result<ImportRecord> {
+        let seen = store.seen(self.folder.as_os_str().as_bytes(), &commit.tree)?;
+        let seen = seen.as_deref().and_then(Self::from_json).filter(|seen| seen.is_of(&self.folder));
+        Ok(seen.filter(|seen| seen.started > self.started).unwrap_or(self))
+    }
+
+    /// Remembers an import that found exactly the tree of `commit` and read files for that, which the next need not.
+    pub(super) fn remember(store: &Store, commit: &Commit, json: &str) -> Result<()> {
+        match Self::from_json(json) {
+            Some(record) => store.put_seen(record.folder.as_os_str().as_bytes(), &commit.tree, json),
+            None => Ok(()),
+        }
     }
 
     /// Whether it was this folder.

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use atoll_fs::Silent;
 use atoll_fs::export::{CompareOptions, Mismatch, compare_folder};
-use atoll_fs::import::{CommitRequest, Committed, ImportOptions, commit_captured, import_folder};
+use atoll_fs::import::{Captured, CommitRequest, Committed, ImportOptions, commit_captured, import_folder};
 use atoll_store::store::{NewOperation, Profile, RefName};
 use atoll_store::tree::{Inode, Time, TreeView};
 use atoll_store::{Commit, Hash, Ino, Result, Store};
@@ -56,6 +56,11 @@ impl Place {
         let mut options =
             ImportOptions { folder: self.folder.clone(), base: self.head(), ..Default::default() };
         change(&mut options);
+        self.import_as(&options, &|_| {})
+    }
+
+    /// `alter` gets at what was captured before it is committed.
+    pub fn import_as(&self, options: &ImportOptions, alter: &dyn Fn(&mut Captured)) -> Result<Committed> {
         let request = CommitRequest {
             branch: "main".into(),
             head: self.head(),
@@ -64,7 +69,11 @@ impl Place {
             operation: NewOperation { kind: "import".into(), ..Default::default() },
             ..Default::default()
         };
-        commit_captured(&self.store, &request, &mut || import_folder(&self.store, &options, &Silent))
+        commit_captured(&self.store, &request, &mut || {
+            let mut captured = import_folder(&self.store, options, &Silent)?;
+            alter(&mut captured);
+            Ok(captured)
+        })
     }
 
     pub fn commit(&self, id: Hash) -> Commit {

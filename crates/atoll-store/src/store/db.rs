@@ -13,7 +13,7 @@ use crate::{Code, Error, Result};
 /// The database's own version, in `PRAGMA user_version`.
 pub(super) const VERSION: i64 = 1;
 
-/// The one reference for the tables. Everything in them can be rebuilt from `oplog` and `packs/`.
+/// The one reference for the tables. Everything in them can be rebuilt from `oplog` and `packs/`, or is a cache.
 ///
 /// - `meta`: `log_generation` and `log_end` say up to where which operation log is applied; `next_num`, `next_seq`
 ///   are the next free numbers; `gc_epoch` grows when gc removes something; operations up to `expired_seq` keep
@@ -43,6 +43,15 @@ CREATE TABLE workspaces (id TEXT PRIMARY KEY, branch TEXT NOT NULL UNIQUE, drive
 CREATE TABLE slots (number INTEGER PRIMARY KEY, generation INTEGER NOT NULL, \"commit\" BLOB UNIQUE, used INTEGER NOT NULL);
 INSERT INTO meta VALUES ('log_generation', 0), ('log_end', 0), ('next_num', 1), ('next_seq', 1), ('gc_epoch', 0),
     ('expired_seq', 0);
+";
+
+/// What is not in the log, because it only saves work: lost with the database, and nothing changes but the speed.
+///
+/// - `seen`: an import of `folder` that made no commit found exactly the tree with this root hash; `record` is what
+///   its commit would have said of it. `used` orders them.
+const CACHES: &str = "
+CREATE TABLE IF NOT EXISTS seen (used INTEGER PRIMARY KEY AUTOINCREMENT, folder BLOB NOT NULL, tree BLOB NOT NULL,
+    record TEXT NOT NULL, UNIQUE (folder, tree));
 ";
 
 /// All tables that hold applied records.
@@ -110,6 +119,7 @@ impl Database {
         if version == 0 {
             make_tables(&connection)?;
         }
+        connection.execute_batch(CACHES)?;
         let inode =
             inode(&path).ok_or_else(|| Error::new(Code::Io, "The database vanished while it was opened."))?;
         Ok(Database { connection, inode })

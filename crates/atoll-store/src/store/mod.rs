@@ -19,6 +19,7 @@ mod read;
 mod refs;
 mod reserve;
 mod resolve;
+mod seen;
 mod serving;
 mod slots;
 mod types;
