@@ -115,6 +115,55 @@ fn worktrees_elsewhere_stay_there() {
     assert_eq!(fs::read(outside.join(".git")).unwrap(), before);
 }
 
+/// Runs what the refusal says.
+fn mend(place: &Place, after: &str) {
+    let error = place.import_with(|_| {}).unwrap_err();
+    assert_eq!(error.code, Code::Unsupported, "{error}");
+    let (_, commands) = error.message.split_once(after).unwrap_or_else(|| panic!("{error}"));
+    let status = Command::new("sh").args(["-ec", commands]).stdout(std::process::Stdio::null()).status();
+    assert!(status.unwrap().success(), "{commands}");
+}
+
+#[test]
+fn what_is_refused_is_mended_by_the_commands_that_are_named() {
+    let place = Place::new();
+    let main = place.temp.path().join("it's main");
+    repository(&main);
+    git(&main, &["worktree", "add", "-q", place.path("a w").to_str().unwrap(), "-b", "w"]);
+    fs::write(place.path("a w/staged"), b"staged\n").unwrap();
+    git(&place.path("a w"), &["add", "staged"]);
+    fs::write(place.path("a w/file"), b"changed\n").unwrap();
+    mend(&place, "repository of its own: ");
+    git(&place.folder, &["clone", "-q", "--shared", main.to_str().unwrap(), "shared"]);
+    mend(&place, "make the repository independent: ");
+    git(&place.path("shared"), &["config", "core.worktree", main.to_str().unwrap()]);
+    mend(&place, "first run: ");
+    // A submodule without the repository that it belongs to.
+    let above = place.temp.path().join("above");
+    repository(&above);
+    git(&above, &["submodule", "add", "-q", main.to_str().unwrap(), "sub"]);
+    let admin = fs::canonicalize(above.join(".git/modules/sub")).unwrap();
+    fs::rename(above.join("sub"), place.path("sub")).unwrap();
+    fs::write(place.path("sub/.git"), format!("gitdir: {}\n", admin.display())).unwrap();
+    mend(&place, "repository of its own: ");
+    let before = git(&main, &["log", "--all", "--format=%H %s"]);
+    place.import();
+    let out = moved_away(&place);
+    assert_eq!(git(&out.join("a w"), &["status", "--porcelain"]), " M file\nA  staged\n");
+    assert_eq!(git(&out.join("a w"), &["branch", "--show-current"]), "w\n");
+    for dir in ["a w", "shared", "sub"] {
+        fs::write(out.join(dir).join("file"), b"two\n").unwrap();
+        git(&out.join(dir), &["commit", "-q", "-a", "-m", "two"]);
+        git(&out.join(dir), &["fsck", "--full"]);
+    }
+    assert_eq!(git(&main, &["log", "--all", "--format=%H %s"]), before);
+    // Or without git.
+    let place = Place::new();
+    git(&main, &["worktree", "add", "-q", place.path("w2").to_str().unwrap(), "-b", "w2"]);
+    let imported = place.import_with(|options| options.excludes = vec![".git".into()]).unwrap();
+    assert!(place.has(imported.commit, "w2/file") && !place.has(imported.commit, "w2/.git"));
+}
+
 #[test]
 fn a_way_out_is_refused() {
     let place = Place::new();

@@ -153,11 +153,12 @@ impl Look<'_> {
             Place::Inside(_) => Ok(()),
             Place::Outside => {
                 let reason = format!("belongs to the repository {}", String::from_utf8_lossy(target));
-                Err(self.refuse(
-                    &path,
-                    &reason,
-                    "Import the folder that holds both, or a clone (git clone --no-local).",
-                ))
+                let commands = own_repository(&self.scan.host_path(dir), target);
+                let way_out = format!(
+                    "Import the folder that holds both, or the files without git (--exclude .git), or first make it a \
+                     repository of its own: {commands}"
+                );
+                Err(self.refuse(&path, &reason, &way_out))
             }
         }
     }
@@ -242,8 +243,12 @@ impl Look<'_> {
                 Place::Inside(_) => None,
                 Place::Outside => {
                     let reason = format!("sets core.worktree to {}", String::from_utf8_lossy(value));
-                    failed =
-                        Some(self.refuse(&path, &reason, "Import the folder that holds both, or a clone."));
+                    let way_out = format!(
+                        "Import the folder that holds both, or first run: git config --file {} --unset-all \
+                         core.worktree",
+                        quoted(&self.scan.host_path(&path))
+                    );
+                    failed = Some(self.refuse(&path, &reason, &way_out));
                     None
                 }
             });
@@ -297,9 +302,12 @@ impl Look<'_> {
                 Place::Inside(_) => lines.push(line.to_vec()),
                 Place::Outside => {
                     let reason = format!("borrows objects from {}", String::from_utf8_lossy(line));
-                    let way_out =
-                        "Make the repository independent first: git repack -a -d, then remove that file.";
-                    return Err(self.refuse(&path, &reason, way_out));
+                    let way_out = format!(
+                        "First make the repository independent: git --git-dir={} repack -a -d && rm {}",
+                        quoted(&self.scan.host_path(git)),
+                        quoted(&self.scan.host_path(&path))
+                    );
+                    return Err(self.refuse(&path, &reason, &way_out));
                 }
             }
         }
@@ -331,6 +339,36 @@ impl Look<'_> {
         }
         Ok(())
     }
+}
+
+/// The commands that turn `dir`, a linked worktree or a submodule whose `.git` file names `target`, into a repository
+/// of its own. The other repository is only read.
+fn own_repository(dir: &Path, target: &[u8]) -> String {
+    let admin = dir.join(OsStr::from_bytes(target));
+    let common = std::fs::read(admin.join("commondir")).ok();
+    let common = common.map(|text| admin.join(OsStr::from_bytes(text.trim_ascii())));
+    let (old, new) = (quoted(&dir.join(".git")), quoted(&dir.join(".git.own")));
+    let config = quoted(&dir.join(".git.own/config"));
+    let own = match common {
+        Some(common) => format!(
+            "cp -a {} {new} && rm -rf {} && cp {} {} {new} && git config --file {config} core.bare false",
+            quoted(&common),
+            quoted(&dir.join(".git.own/worktrees")),
+            quoted(&admin.join("HEAD")),
+            quoted(&admin.join("index")),
+        ),
+        None => {
+            format!("cp -a {} {new} && git config --file {config} --unset-all core.worktree", quoted(&admin))
+        }
+    };
+    format!("{own} && rm {old} && mv {new} {old}")
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,@%:=".contains(c);
+    if text.chars().all(plain) { text.into_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
 fn kind_of(dir: &ScanDir, name: &[u8]) -> Option<FileType> {
