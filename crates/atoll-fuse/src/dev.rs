@@ -18,6 +18,7 @@ use rustix::io::Errno as SysErrno;
 use zerocopy::IntoBytes;
 
 use crate::abi;
+use crate::awake::Awake;
 use crate::filesystem::{Entry, FileSystem, Reply};
 use crate::reply::ReplyBuffer;
 use crate::session::{Outcome, Parts, Session};
@@ -33,14 +34,17 @@ pub fn serve<F: FileSystem>(session: &Session<F>, device: BorrowedFd<'_>) -> io:
         resend(device)?;
     }
     let lead = Lead::default();
+    let awake = Awake::new(session.config.awake);
     std::thread::scope(|scope| {
         let (late, jobs) = mpsc::channel();
         scope.spawn(move || answer_late(session, device, &jobs));
         let workers: Vec<_> = (1..session.config.threads.max(1))
-            .map(|_| (late.clone(), &lead))
-            .map(|(late, lead)| scope.spawn(move || Worker::new(session, device, lead, late).run()))
+            .map(|_| (late.clone(), &lead, &awake))
+            .map(|(late, lead, awake)| {
+                scope.spawn(move || Worker::new(session, device, lead, awake, late).run())
+            })
             .collect();
-        let mut result = Worker::new(session, device, &lead, late).run();
+        let mut result = Worker::new(session, device, &lead, &awake, late).run();
         for worker in workers {
             result =
                 result.and(worker.join().unwrap_or_else(|_| Err(io::Error::other("A thread panicked."))));
@@ -89,7 +93,7 @@ impl<'a, F: FileSystem> Side<'a, F> {
         fcntl_setfl(device, flags | OFlags::NONBLOCK)?;
         // What would have to be answered late does not come this way.
         let (late, _) = mpsc::channel();
-        let mut worker = Worker::new(session, device, &ALONE, late);
+        let mut worker = Worker::new(session, device, &ALONE, &ASLEEP, late);
         worker.spin = Spin::new(Duration::ZERO);
         Ok(Side { worker })
     }
@@ -105,6 +109,8 @@ impl<'a, F: FileSystem> Side<'a, F> {
 /// Nobody waits for this lead.
 static ALONE: Lead =
     Lead { state: Mutex::new(LeadState { taken: true, ended: false }), free: Condvar::new() };
+/// Beside rings it is for them to keep processors awake.
+static ASLEEP: Awake = Awake::never();
 
 /// Who waits for requests.
 #[derive(Default)]
@@ -155,6 +161,7 @@ struct Worker<'a, F> {
     session: &'a Session<F>,
     device: BorrowedFd<'a>,
     lead: &'a Lead,
+    awake: &'a Awake,
     late: mpsc::Sender<Late>,
     buffer: Vec<u8>,
     reply: ReplyBuffer,
@@ -166,6 +173,7 @@ impl<'a, F: FileSystem> Worker<'a, F> {
         session: &'a Session<F>,
         device: BorrowedFd<'a>,
         lead: &'a Lead,
+        awake: &'a Awake,
         late: mpsc::Sender<Late>,
     ) -> Self {
         let room = session.config.max_write.max(4096) as usize + 4096;
@@ -173,6 +181,7 @@ impl<'a, F: FileSystem> Worker<'a, F> {
             session,
             device,
             lead,
+            awake,
             late,
             buffer: vec![0; room.max(8192)],
             reply: ReplyBuffer::default(),
@@ -200,16 +209,12 @@ impl<'a, F: FileSystem> Worker<'a, F> {
         loop {
             match rustix::io::read(self.device, &mut self.buffer[..]) {
                 Ok(len) => {
-                    self.spin.hit();
+                    self.awake.request(self.spin.hit());
                     return Ok(Some(len));
                 }
                 Err(SysErrno::AGAIN) => {
                     if self.spin.over() {
-                        let mut fds = [PollFd::new(&self.device, PollFlags::IN)];
-                        match poll(&mut fds, None) {
-                            Ok(_) | Err(SysErrno::INTR) => {}
-                            Err(error) => return Err(error.into()),
-                        }
+                        self.sleep()?;
                     } else {
                         std::hint::spin_loop();
                     }
@@ -220,6 +225,18 @@ impl<'a, F: FileSystem> Worker<'a, F> {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Sleeps until there may be a request, or a burst is found to be over.
+    fn sleep(&mut self) -> io::Result<()> {
+        let mut fds = [PollFd::new(&self.device, PollFlags::IN)];
+        let patience = self.awake.patience();
+        match (poll(&mut fds, patience.as_ref().map(|(time, _)| time)), patience) {
+            (Ok(0), Some((_, burst))) => self.awake.pause(burst),
+            (Ok(_) | Err(SysErrno::INTR), _) => {}
+            (Err(error), _) => return Err(error.into()),
+        }
+        Ok(())
     }
 
     /// Answers the request in the buffer; true when the lead was given away meanwhile.
@@ -305,10 +322,13 @@ impl Spin {
         true
     }
 
-    fn hit(&mut self) {
-        if self.since.is_some_and(|since| since.elapsed() <= self.full) {
+    /// A request came; how long there had been none.
+    fn hit(&mut self) -> Duration {
+        let Some(waited) = self.since.map(|since| since.elapsed()) else { return Duration::ZERO };
+        if waited <= self.full {
             self.misses = 0;
             self.now = self.full;
         }
+        waited
     }
 }

@@ -4,6 +4,7 @@
 //! io_uring ([`uring`], faster, opt-in). It knows no store.
 
 pub mod abi;
+mod awake;
 pub mod counters;
 pub mod dev;
 pub mod filesystem;

@@ -17,6 +17,8 @@ pub struct Config {
     /// How long a waiting thread asks again and again before it sleeps. It starts anew with each request, so
     /// an idle session uses no CPU.
     pub spin: Duration,
+    /// In a burst of requests, keep idle processors from halting (root only; the whole machine's are meant).
+    pub awake: bool,
     /// Threads that may answer at the same time; one of them waits for requests.
     pub threads: usize,
     /// The largest WRITE; a read-only file system needs none.
@@ -35,6 +37,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             spin: Duration::from_micros(80),
+            awake: true,
             threads: std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8),
             max_write: 64 * 1024,
             max_pages: 256,

@@ -9,6 +9,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::{Arc, mpsc};
+use std::time::Instant;
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use parking_lot::Mutex;
@@ -18,6 +19,7 @@ use rustix::thread::CpuSet;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{self, InHeader, UringCmd, UringEnt};
+use crate::awake::Awake;
 use crate::dev;
 use crate::filesystem::{Entry, FileSystem, Reply};
 use crate::reply::ReplyBuffer;
@@ -67,15 +69,16 @@ pub fn serve<F: FileSystem>(session: &Session<F>, device: BorrowedFd<'_>) -> io:
     let queues = possible_cpus();
     let payload =
         8192.max(session.config.max_write.max(4096)).max(u32::from(session.config.max_pages) * 4096);
+    let awake = Awake::new(session.config.awake);
     std::thread::scope(|scope| {
         let (late, jobs) = mpsc::channel::<Late>();
         scope.spawn(move || answer_late(session, &jobs));
         let threads: Vec<_> = (0..queues)
             .map(|qid| {
-                let late = late.clone();
+                let (late, awake) = (late.clone(), &awake);
                 scope.spawn(move || {
-                    let result =
-                        Queue::new(session, device, qid, payload as usize, late).and_then(Queue::run);
+                    let result = Queue::new(session, device, qid, payload as usize, late)
+                        .and_then(|queue| queue.run(awake));
                     if let Err(error) = &result {
                         log::error!("The ring of CPU {qid} failed: {error}");
                     }
@@ -230,7 +233,7 @@ impl<'a, F: FileSystem> Queue<'a, F> {
         })
     }
 
-    fn run(mut self) -> io::Result<()> {
+    fn run(mut self, awake: &Awake) -> io::Result<()> {
         crate::priority::answer_soon();
         for index in 0..self.slots.len() {
             self.register(index)?;
@@ -238,11 +241,14 @@ impl<'a, F: FileSystem> Queue<'a, F> {
         self.wait_for_mail()?;
         let mut live = self.slots.len();
         while live > 0 {
-            match self.ring.submit_and_wait(1) {
-                Ok(_) => {}
-                Err(error) if error.raw_os_error() == Some(libc::EINTR) => continue,
-                Err(error) => return Err(error),
+            let since = Instant::now();
+            if let Err(error) = self.wait(awake) {
+                match error.raw_os_error() {
+                    Some(libc::EINTR) => continue,
+                    _ => return Err(error),
+                }
             }
+            awake.request(since.elapsed());
             while let Some(done) = { self.ring.completion().next() } {
                 if done.user_data() == MAIL {
                     self.take_mail()?;
@@ -258,6 +264,18 @@ impl<'a, F: FileSystem> Queue<'a, F> {
             }
         }
         Ok(())
+    }
+
+    /// Hands in what was answered and waits for what comes next.
+    fn wait(&mut self, awake: &Awake) -> io::Result<()> {
+        while let Some((time, burst)) = awake.patience() {
+            let time = types::Timespec::new().nsec(time.tv_nsec as u32);
+            match self.ring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&time)) {
+                Err(error) if error.raw_os_error() == Some(libc::ETIME) => awake.pause(burst),
+                done => return done.map(drop),
+            }
+        }
+        self.ring.submit_and_wait(1).map(drop)
     }
 
     fn answer(&mut self, index: usize) -> io::Result<()> {

@@ -111,6 +111,7 @@ fn serve(dir: &Path, paths: HistoryPaths) -> Result<()> {
             resumed,
             uring: start.transport == "uring",
             acl: fs.side() == Side::Xattr,
+            awake: std::env::var_os("ATOLL_KEEP_AWAKE").is_none_or(|value| value != "0"),
             ..Config::default()
         };
         Session::new(fs, config)
