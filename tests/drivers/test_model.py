@@ -334,9 +334,13 @@ class Machine(RuleBasedStateMachine):
         """With what is not committed."""
         self.close_all()
         shown = take(self.ws)
-        self.ws.umount()
+        left = self.ws.umount()
         self.ws = self.store.mount(self.branch, driver=self.driver)
-        found = differences(take(self.ws), shown)
+        now = take(self.ws)
+        if self.driver == "copy" and not left.kept:
+            # Uncommitted times alone are not kept (docs/KNOWN_ISSUES.md; test_suite.py has it).
+            shown, now = without_times(shown), without_times(now)
+        found = differences(now, shown)
         assert not found, "\n".join(found)
 
     @invariant()
