@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def commit100k(options: Options) -> list[Row]:
                 empty.mkdir()
                 made.import_folder(empty)
                 workspace = made.fork("main", "try").mount()
-                shutil.copytree(tree, workspace.path / "tree")
+                subprocess.run(["cp", "-r", str(tree), str(workspace.path / "tree")], check=True)
                 settle()
                 command = ("commit", "try", "-m", "many files", "--store", str(made.path))
                 seconds = timed(lambda: run(options, *command))

@@ -56,6 +56,7 @@ def cold(options: Options) -> list[Row]:
     second: dict[str, list[float]] = {}
     base: dict[str, list[float]] = {}
     late: list[float] = []
+    kinds: list[str] = []
     with store(options) as made:
         made.import_folder(tree)
         progress("imported")
@@ -66,12 +67,15 @@ def cold(options: Options) -> list[Row]:
                 base.setdefault(name, []).append(shell(command, tree))
                 with fresh_mount(options, made, "cold") as workspace:
                     first.setdefault(name, []).append(shell(command, workspace.path))
-                    before = sum(requests(options, made).values())
+                    before = requests(options, made)
                     second.setdefault(name, []).append(shell(command, workspace.path))
-                    late.append(sum(requests(options, made).values()) - before)
+                    more = {kind: n - before.get(kind, 0) for kind, n in requests(options, made).items()}
+                    more = {kind: n for kind, n in more.items() if n}
+                    late.append(sum(more.values()))
+                    kinds.append(f"{name}: {more}")
                 times = ", ".join(f"{part[name][-1] * 1000:.0f}" for part in (base, first, second))
                 progress(
-                    f"{name} {number + 1}/{options.runs}: disk, cold, again: {times} ms; late {late[-1]:.0f}"
+                    f"{name} {number + 1}/{options.runs}: disk, cold, again: {times} ms; late {more or 0}"
                 )
     rows = []
     for name, (_, spin, uring) in COMMANDS.items():
@@ -83,8 +87,8 @@ def cold(options: Options) -> list[Row]:
         samples = scaled({"again": second[name], "disk": base[name]}, 1000)
         figure = median(samples["again"]) / median(samples["disk"])
         rows.append(Row(f"again: {name} ({transport})", samples, "ms", figure, AGAIN, "ratio of medians"))
-    worst = max(late)
-    rows.append(Row("requests the second time", {"late": late}, "requests", worst, 5, "most for one command"))
+    how, notes = "most for one command", {"late": kinds}
+    rows.append(Row("requests the second time", {"late": late}, "requests", max(late), 5, how, notes))
     return rows
 
 
