@@ -1,4 +1,4 @@
-# `make help` lists what there is. Everything lands in .venv, target and dist, nothing outside this folder
+# `make help` lists what there is. Everything lands in .venv, .rust, target and dist, nothing outside this folder
 # but the system packages that scripts/setup.sh says it installs.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -13,6 +13,8 @@ WHEEL_ARGS ?= --release --locked --out dist
 # The same interpreter for every build of the bindings, or cargo builds them again at each change of caller.
 export PIP_QUIET := 1
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+# Where scripts/rust.sh puts a toolchain when the machine has none.
+export PATH := $(CURDIR)/.rust/bin:$(PATH)
 # One build at a time: two would race in the virtual environment.
 LOCK := $(shell command -v flock >/dev/null 2>&1 && echo "flock .make.lock")
 
@@ -29,10 +31,12 @@ $(BIN)/.dev-tools: pyproject.toml scripts/venv.sh
 
 build: setup $(BIN)/.dev-tools ## optimised build; leaves .venv/bin/atoll
 	@$(LOCK) $(BIN)/maturin develop --release --locked --quiet
+	@echo build >$(BIN)/.profile
 	@echo "built $(BIN)/atoll (release)"
 
 develop: setup $(BIN)/.dev-tools ## the same with the development profile, quicker to build
 	@$(LOCK) $(BIN)/maturin develop --locked --quiet
+	@echo develop >$(BIN)/.profile
 	@echo "built $(BIN)/atoll (development profile)"
 
 quickstart: build ## a tour on real input: import, fork, run, diff, apply, export
@@ -41,12 +45,13 @@ quickstart: build ## a tour on real input: import, fork, run, diff, apply, expor
 
 test: test-rust test-python ## every test
 
-test-rust:
+test-rust: setup $(BIN)/.dev-tools
+	@scripts/setup.sh test
 	cargo test $(RUST_ARGS)
 
-# With `make build` done before, its optimised module is what gets tested; else the development one is made.
+# The module is brought up to date in the profile that was built last: with `make build` before, the optimised one.
 test-python:
-	@test -x $(BIN)/atoll && ls python/atoll/_native*.so >/dev/null 2>&1 || $(MAKE) develop
+	@$(MAKE) $$(cat $(BIN)/.profile 2>/dev/null || echo develop)
 	@scripts/setup.sh test
 	scripts/with_scratch_home.sh $(BIN)/python -m pytest $(PYTEST_ARGS)
 
@@ -69,6 +74,6 @@ bench: build ## every figure of docs/PERFORMANCE.md, measured here (takes long; 
 	@$(BIN)/python -m benchmarks all
 
 clean: ## remove what was built
-	rm -rf target dist $(VENV) .make.lock .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf target dist .rust $(VENV) .make.lock .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find python -name '_native*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

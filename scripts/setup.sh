@@ -61,20 +61,7 @@ if [ ${#missing[@]} -gt 0 ]; then
   }
 fi
 
-if [ "$for_what" = build ] && ! has cargo; then
-  if [ -x "$HOME/.cargo/bin/cargo" ]; then
-    say "cargo is in $HOME/.cargo/bin, which is not on PATH; add it and run this again"
-  else
-    say "no Rust toolchain found. Install rustup (Rust's installer, 1.88 or newer is needed), then run this again"
-  fi
-  exit 1
-fi
-# pnpm is no system package: npm puts it into the virtual environment. Without it, its tests are left out by name.
-if [ "$for_what" = test ] && [ -d .venv ] && has npm && ! has pnpm && [ ! -x .venv/bin/pnpm ]; then
-  say "installing pnpm into .venv"
-  npm install --silent --no-audit --no-fund --no-update-notifier --global --prefix .venv pnpm@10 >/dev/null 2>&1 ||
-    say "npm could not install pnpm; tests that need it are left out"
-fi
+[ "$for_what" != build ] || scripts/rust.sh
 if [ "$for_what" = build ] && [ "$(uname -s)" = Linux ] && [ ! -e /dev/fuse ]; then
   say "/dev/fuse is missing: atoll will use its copy driver here. As root, 'modprobe fuse' may bring it"
 fi
