@@ -58,6 +58,16 @@ def test_what_changed_in_the_project_is_imported_first(person: Person, project: 
     assert person.atoll("run", old[:12], "--", "cat", "a.txt", cwd=project).stdout == "one\n"
 
 
+def test_a_run_is_listed_with_what_it_was_forked_from(person: Person, project: Path) -> None:
+    person.atoll("fork", "main", "also-there", cwd=project)
+    person.atoll("run", "--name", "a1", "--", "true", cwd=project)
+    person.atoll("run", "main", "--name", "a2", "--", "true", cwd=project)
+    person.atoll("run", "--on", "also-there", "--", "true", cwd=project)
+    assert [run["forked_from"] for run in runs(person, project)] == [None, "main", "main"]
+    lines = person.atoll("runs", "a1", "a2", cwd=project).stdout.splitlines()[1:]
+    assert [line.split()[1] for line in lines] == ["main", "main"]
+
+
 def test_the_command_starts_where_one_stands(person: Person, project: Path) -> None:
     deep = project / "pkg" / "deep"
     done = person.atoll("run", "main", "--", "sh", "-c", "pwd; cat c.txt ../b.txt", cwd=deep)

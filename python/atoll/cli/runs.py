@@ -36,6 +36,7 @@ def command(branches: tuple[str, ...], limit: int | None, store: str | None, as_
             {
                 "branch": each.branch,
                 "base": each.base,
+                "forked_from": each.run.get("forked_from"),
                 "commit": each.commit.id,
                 "time": each.commit.time.isoformat(),
                 "time_ns": each.commit.time_ns,
@@ -53,7 +54,6 @@ def command(branches: tuple[str, ...], limit: int | None, store: str | None, as_
         ]
         output.print_json({"runs": documents})
         return
-    names = {ref.commit: ref.name for ref in opened.branches()}
     rows = []
     for each in listed:
         words = each.run.get("command")
@@ -62,7 +62,7 @@ def command(branches: tuple[str, ...], limit: int | None, store: str | None, as_
         rows.append(
             (
                 each.branch,
-                names.get(each.base, each.base[:12]),
+                _shorten(each.run.get("forked_from", each.base[:12]), 20),
                 exit_text,
                 _seconds(each.run["duration_s"]),
                 str(each.files_changed),

@@ -103,7 +103,8 @@ def run(
         KeyboardInterrupt: After an interrupted command's work was committed.
     """
     _check(settings, options)
-    branch, forked = _branch(store, settings, progress)
+    branch, forked_from = _branch(store, settings, progress)
+    forked = forked_from is not None
     try:
         workspace = store.mount(
             branch,
@@ -128,7 +129,7 @@ def run(
         _take_back(store, branch, forked, note)
         raise
     with patience or contextlib.nullcontext():
-        done = _keep(store, workspace, result, settings, forked, note, progress)
+        done = _keep(store, workspace, result, settings, forked_from, note, progress)
     commit, kept = done
     if interrupt is not None:
         raise interrupt
@@ -174,20 +175,21 @@ def _check(settings: Settings, options: Options) -> None:
             )
 
 
-def _branch(store: Store, settings: Settings, progress: Progress | None) -> tuple[str, bool]:
+def _branch(store: Store, settings: Settings, progress: Progress | None) -> tuple[str, str | None]:
+    """The branch to run on, and what it was forked from; None when it was there before."""
     if settings.on is not None:
-        return store.ref(settings.on).name, False
+        return store.ref(settings.on).name, None
     base = settings.base
     if base is None:
         base = base_here(store, settings.folder, progress)
     if settings.name is not None:
-        return store.fork(base, settings.name).name, True
+        return store.fork(base, settings.name).name, base
     taken = [int(match[1]) for ref in store.branches() if (match := _NUMBERED.fullmatch(ref.name))]
     number = max(taken, default=0) + 1
     while True:
         # Another process may have taken the number meanwhile: the store decides.
         try:
-            return store.fork(base, f"run-{number}").name, True
+            return store.fork(base, f"run-{number}").name, base
         except Exists:
             number += 1
 
@@ -259,12 +261,12 @@ def _keep(
     workspace: Workspace,
     result: RunResult,
     settings: Settings,
-    forked: bool,
+    forked_from: str | None,
     note: Note,
     progress: Progress | None,
 ) -> tuple[str | None, str | None]:
     """Commits and unmounts. Returns the commit and where the workspace still is."""
-    branch = workspace.branch
+    branch, forked = workspace.branch, forked_from is not None
     if not result.started and forked:
         workspace.umount()
         _take_back(store, branch, forked, note)
@@ -275,7 +277,9 @@ def _keep(
         return None, None
     commit: str | None = None
     if settings.commit and result.started:
-        commit = commit_result(workspace, result, settings.message, settings.record_command, progress)
+        commit = commit_result(
+            workspace, result, settings.message, settings.record_command, progress, forked_from
+        )
     if result.left_behind_alive:
         names = ", ".join(f"{name} (pid {pid})" for pid, name in result.left_behind[:5])
         note(
@@ -298,9 +302,15 @@ def _keep(
 
 
 def commit_result(
-    workspace: Workspace, result: RunResult, message: str | None, record: bool, progress: Progress | None
+    workspace: Workspace,
+    result: RunResult,
+    message: str | None,
+    record: bool,
+    progress: Progress | None,
+    forked_from: str | None = None,
 ) -> str:
-    """Commits what a command left, with its outcome in the metadata, and returns the commit.
+    """Commits what a command left, with its outcome in the metadata, and returns the commit. `forked_from` is
+    the reference that its branch was forked from for it.
 
     Raises:
         AtollError: It could not be committed; the message says where it is kept.
@@ -308,10 +318,11 @@ def commit_result(
     recorded = recorded_command(result.args) if record else None
     how = "timeout" if result.timed_out else f"exit {result.returncode}"
     message = message or f"run {_line(recorded) if recorded else 'a command'}: {how}"
+    run = result.meta(recorded)
+    if forked_from is not None:
+        run["forked_from"] = forked_from
     try:
-        done = workspace.commit(
-            message, meta={"run": result.meta(recorded)}, allow_empty=True, progress=progress
-        )
+        done = workspace.commit(message, meta={"run": run}, allow_empty=True, progress=progress)
     except AtollError as error:
         what = f"The command ended with {result.returncode}, and its work could not be committed: "
         raise _kept(error, workspace, what) from error
