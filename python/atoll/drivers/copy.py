@@ -11,7 +11,7 @@ from pathlib import Path
 
 from atoll import _native
 from atoll.drivers.base import Capture, MountOptions, Note, Place, Progress
-from atoll.errors import Busy, NotFound
+from atoll.errors import Busy, Changed, NotFound
 from atoll.processes import users_of
 
 __all__ = ["CopyDriver"]
@@ -72,14 +72,22 @@ class CopyDriver:
         place.settings["present"] = True
 
     def commit(self, place: Place, request: _native.RequestDict, capture: Capture) -> _native.CommittedDict:
-        return _native.copy_commit(
-            place.store,
-            request,
-            self._there(place),
-            self._index(place),
-            place.record["head"],
-            progress=capture.progress,
-        )
+        folder, index, head = self._there(place), self._index(place), place.record["head"]
+
+        def once() -> _native.CommittedDict:
+            return _native.copy_commit(place.store, request, folder, index, head, progress=capture.progress)
+
+        try:
+            return once()
+        except Changed:
+            if capture.freeze is None:
+                raise
+        # Somebody never keeps still: what atoll itself runs here is held for as long as a reading takes.
+        capture.freeze(True)
+        try:
+            return once()
+        finally:
+            capture.freeze(False)
 
     def changes(self, place: Place, capture: Capture) -> list[_native.ChangeDict]:
         folder = self._there(place)
