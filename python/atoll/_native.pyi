@@ -319,6 +319,7 @@ def apply_changes(
     paths: list[bytes],
     all: bool,
     force: bool,
+    times: bool = False,
     progress: _Progress = None,
 ) -> AppliedDict: ...
 def resume_apply(journal: _Path) -> bool: ...

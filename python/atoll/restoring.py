@@ -46,5 +46,6 @@ def write_state(workspace: Workspace, commit: str, paths: Sequence[str], progres
         paths=[clean(path) for path in paths],
         all=True,
         force=False,
+        times=True,
         progress=progress,
     )

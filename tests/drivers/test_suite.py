@@ -267,7 +267,6 @@ def test_a_restore_brings_everything_back(edited: tuple[Workspace, Picture, Pict
     assert ws.store.commit("a").content == ws.store.commit("a~2").content
 
 
-@pytest.mark.xfail(strict=True, reason="apply, which restore uses, gives what it writes the present time")
 def test_a_restore_brings_times_back(edited: tuple[Workspace, Picture, Picture]) -> None:
     """Case 7: after a restore the tree has the same mtimes."""
     ws, before, _ = edited

@@ -6,7 +6,7 @@
 //! twice. No symbolic link in the target is followed.
 //!
 //! A changed file is a new file with the result's mode, owner and attributes; its modification time is now, so that
-//! build tools see it. Whoever wants an undo commits the folder before ([`plan`] tells whether that is needed).
+//! build tools see it, unless the result's times are asked for too. Whoever wants an undo commits the folder before ([`plan`] tells whether that is needed).
 
 mod check;
 mod fault;
@@ -17,6 +17,7 @@ mod run;
 mod select;
 mod stage;
 mod target;
+mod times;
 
 use std::path::{Path, PathBuf};
 
@@ -37,6 +38,8 @@ pub struct ApplyOptions {
     pub all: bool,
     /// Overwrite what changed in the folder. (A change of mode or owner alone keeps the folder's contents.)
     pub force: bool,
+    /// Give files and folders the result's modification times, also where nothing else differs.
+    pub times: bool,
     /// A folder of the caller's, on any file system, that keeps the journal while an apply is under way; made when it
     /// is needed. One for each target: two applies must not share one.
     pub journal: PathBuf,
@@ -92,11 +95,14 @@ pub fn apply(
     resume(&options.journal)?;
     let plan = plan(objects, base, result, options, progress)?;
     plan.refuse(options.force)?;
-    if plan.is_empty() {
-        return Ok((plan, ApplyReport::default()));
+    let mut report = ApplyReport::default();
+    if !plan.is_empty() {
+        before(&plan)?;
+        report = stage::carry_out(objects, result, &plan, options, progress)?;
     }
-    before(&plan)?;
-    let report = stage::carry_out(objects, result, &plan, options, progress)?;
+    if options.times {
+        times::set(objects, base, result, &plan.changes, options)?;
+    }
     Ok((plan, report))
 }
 

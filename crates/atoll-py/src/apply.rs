@@ -57,7 +57,7 @@ fn plan_apply<'py>(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let (base, result) = (hash(py, base)?, hash(py, result)?);
-    let options = ApplyOptions { target, paths, all, force, journal };
+    let options = ApplyOptions { target, paths, all, force, times: false, journal };
     let plan = interruptible(py, progress.as_ref(), |counts| {
         let (base, result) = roots(&store.inner, &base, &result)?;
         apply::plan(&store.inner, Some(base), result, &options, counts as &dyn Progress)
@@ -67,7 +67,7 @@ fn plan_apply<'py>(
 
 /// Applies what differs between two commits to a folder; an unfinished apply of the journal is finished first.
 #[pyfunction]
-#[pyo3(signature = (store, base, result, target, *, journal, paths, all, force, progress=None))]
+#[pyo3(signature = (store, base, result, target, *, journal, paths, all, force, times=false, progress=None))]
 fn apply_changes<'py>(
     py: Python<'py>,
     store: &Store,
@@ -78,10 +78,11 @@ fn apply_changes<'py>(
     paths: Vec<Vec<u8>>,
     all: bool,
     force: bool,
+    times: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let (base, result) = (hash(py, base)?, hash(py, result)?);
-    let options = ApplyOptions { target, paths, all, force, journal };
+    let options = ApplyOptions { target, paths, all, force, times, journal };
     let (plan, report) = interruptible(py, progress.as_ref(), |counts| {
         let (base, result) = roots(&store.inner, &base, &result)?;
         apply::apply(&store.inner, Some(base), result, &options, &mut |_| Ok(()), counts as &dyn Progress)
