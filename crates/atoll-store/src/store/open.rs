@@ -217,12 +217,10 @@ fn set_aside(dir: &Path, folder: &File) -> Result<()> {
     moved.map_err(|source| Error::io("move the damaged database away:", &path, source))
 }
 
-/// `user@host`, for the operation log.
+/// `user@host`, for the operation log. The variable USER would name who logged in, not who acts.
 fn user() -> String {
-    let name = std::env::var("USER")
-        .or_else(|_| std::env::var("LOGNAME"))
-        .ok()
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| format!("uid{}", rustix::process::geteuid().as_raw()));
+    let uid = nix::unistd::geteuid();
+    let known = nix::unistd::User::from_uid(uid).ok().flatten();
+    let name = known.map_or_else(|| format!("uid{uid}"), |user| user.name);
     format!("{name}@{}", rustix::system::uname().nodename().to_string_lossy())
 }
