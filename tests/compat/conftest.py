@@ -16,6 +16,7 @@ import atoll
 from atoll import registry
 from atoll.places import default_store
 from atoll.workspace import Workspace
+from tests.run.conftest import person as person  # a fixture
 
 VENV_BIN = Path(sys.executable).parent
 

@@ -224,7 +224,8 @@ def test_a_local_clone_links_its_objects(bench: Bench, tools: Tools, repository:
 def test_a_moved_folder_of_ten_thousand_files(bench: Bench, tools: Tools, repository: Path) -> None:
     """Case 17: `mv` of an inherited folder: it succeeds (no EXDEV), reads nothing, and is one moved key."""
     big = repository / "node_modules"
-    for number in range(100):
+    packages = 100 if bench.overlay else 10  # copy writes each of them, several times
+    for number in range(packages):
         (big / f"pkg{number}").mkdir(parents=True)
         for file in range(100):
             (big / f"pkg{number}" / f"f{file}.js").write_text(f"{number} {file}\n")
@@ -241,7 +242,7 @@ def test_a_moved_folder_of_ten_thousand_files(bench: Bench, tools: Tools, reposi
     if bench.overlay:
         assert result.read_files == 0
     with bench.remounted(ws) as ws:
-        assert len(list((ws.path / "modules").glob("*/*.js"))) == 10_000
+        assert len(list((ws.path / "modules").glob("*/*.js"))) == packages * 100
         os.rename(ws.path / "modules" / "pkg7", ws.path / "pkg7")
         os.rename(ws.path / "modules", ws.path / "node_modules")
         ws.commit("back")

@@ -45,15 +45,12 @@ def test_a_venv_in_a_workspace(bench: Bench, python: Tools) -> None:
     ws = bench.remounted(ws)
     assert {name: os.readlink(ws.path / ".venv" / "bin" / name) for name in targets} == targets
     assert python(".venv/bin/python", "-c", "import six; print(six.__version__)", cwd=ws) == "1.16.0\n"
-    python(*pip, "install", "-q", "six==1.17.0", "iniconfig==2.0.0", cwd=ws)
-    python(*pip, "uninstall", "-q", "-y", "iniconfig", cwd=ws)
+    python(*pip, "install", "-q", "six==1.17.0", cwd=ws)
     with bench.remounted(ws) as ws:
         assert python(".venv/bin/python", "-c", "import six; print(six.__version__)", cwd=ws) == "1.17.0\n"
         assert python(*pip, "check", cwd=ws) == "No broken requirements found.\n"
-        # What pip recorded of each file is what is there: it finds nothing missing to uninstall.
-        shown = python(*pip, "show", "-f", "six", cwd=ws)
-        assert "six.py" in shown
-        assert not list((ws.path / ".venv").glob("**/iniconfig*"))
+        python(*pip, "uninstall", "-q", "-y", "six", cwd=ws)
+        assert not list((ws.path / ".venv").glob("lib/*/site-packages/six*"))
 
 
 def at_project(ws: Workspace, python: Tools, *words: str) -> str:
