@@ -127,5 +127,7 @@ def test_meta_and_names(cli: Cli) -> None:
     assert "v1" in cli("tag")
     cli("tag", "--delete", "v1")
     cli("branch", "t", "--rename", "done")
+    cli("branch", "-m", "done", "again")
+    cli("branch", "-m", "again", "done")
     assert cli("branch", "-z").split("\0") == ["done", "main", ""]
     cli("branch", "--delete", "done")

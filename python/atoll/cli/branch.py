@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 @click.command("branch", **common.COMMAND)
 @click.argument("name", required=False, shell_complete=common.BRANCH)
-@click.argument("reference", required=False, metavar="[COMMIT]", shell_complete=common.REF)
-@click.option("--rename", "-m", "rename", metavar="NEW", help="Give branch NAME this name.")
+@click.argument("reference", required=False, metavar="[COMMIT|NEW]", shell_complete=common.REF)
+@click.option("--rename", "-m", "rename", is_flag=True, help="Give branch NAME the name that follows.")
 @click.option("--delete", "-d", "delete", is_flag=True, help="Delete branch NAME, as `atoll drop` does.")
 @common.z_option
 @common.store_option
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def command(
     name: str | None,
     reference: str | None,
-    rename: str | None,
+    rename: bool,
     delete: bool,
     null: bool,
     store: str | None,
@@ -38,7 +38,7 @@ def command(
     Examples:
       atoll branch
       atoll branch keep main~2        the same as `atoll fork main~2 keep`
-      atoll branch try-1 --rename done
+      atoll branch --rename try-1 done
       atoll branch --delete done
     """
     from atoll.errors import Usage
@@ -49,12 +49,16 @@ def command(
             raise Usage("Name the branch.")
         _list(opened.branches(), {each.branch: each.path for each in opened.workspaces()}, null, as_json)
         return
+    if delete and (rename or reference is not None):
+        raise Usage("--delete takes one branch and nothing else.")
     if delete:
         opened.drop(name, note=common.note)
         print_one({"deleted": name}, f"deleted {name}", as_json)
-    elif rename is not None:
-        branch = opened.rename_branch(name, rename)
-        print_one({"branch": branch.name, "commit": branch.commit}, f"{name} is now {rename}", as_json)
+    elif rename:
+        if reference is None:
+            raise Usage(f"Name what '{name}' is to be called: `atoll branch --rename {name} NEW`.")
+        branch = opened.rename_branch(name, reference)
+        print_one({"branch": branch.name, "commit": branch.commit}, f"{name} is now {reference}", as_json)
     else:
         if reference is None:
             ref = opened.ref(name)
