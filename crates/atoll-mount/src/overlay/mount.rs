@@ -65,7 +65,7 @@ pub fn mount(overlay: &Overlay, target: &Path) -> Result<()> {
     prepare(overlay)?;
     let mut tries = 0;
     let mount = loop {
-        match open(overlay) {
+        match open(overlay, &overlay.upper) {
             Err(error) if error.code == Code::Busy && tries < TRIES => {
                 tries += 1;
                 thread::sleep(Duration::from_millis(20));
@@ -77,9 +77,9 @@ pub fn mount(overlay: &Overlay, target: &Path) -> Result<()> {
         .map_err(|error| Error::io("mount the workspace at", target, error.into()))
 }
 
-/// A detached mount of the overlay.
-pub(super) fn open(overlay: &Overlay) -> Result<OwnedFd> {
-    let refused = |error: Errno| why_not(overlay, error);
+/// A detached mount of the overlay. A refusal names the folder `named`.
+pub(super) fn open(overlay: &Overlay, named: &Path) -> Result<OwnedFd> {
+    let refused = |error: Errno| why_not(overlay, named, error);
     let context = rustix::mount::fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).map_err(refused)?;
     let result = configure(&context, overlay).and_then(|()| {
         rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())

@@ -25,7 +25,7 @@ pub enum Fitness {
 /// `Io` when the folder cannot be written to.
 pub fn probe_upper(dir: &Path) -> Result<Fitness> {
     let place = dir.join(format!(".atoll-probe-{}", std::process::id()));
-    let result = try_in(&place);
+    let result = try_in(&place, dir);
     match fs::remove_dir_all(&place) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(Error::io("remove the probe", &place, error));
@@ -41,7 +41,7 @@ pub fn probe_upper(dir: &Path) -> Result<Fitness> {
     }
 }
 
-fn try_in(place: &Path) -> Result<()> {
+fn try_in(place: &Path, dir: &Path) -> Result<()> {
     let overlay = Overlay {
         lower: place.join("lower"),
         upper: place.join("upper"),
@@ -52,9 +52,9 @@ fn try_in(place: &Path) -> Result<()> {
         fs::create_dir_all(folder).map_err(|error| Error::io("make the folder", folder, error))?;
     }
     // The kernel mounts what it then cannot use well (no redirects), and only its log says so.
-    mark(&overlay.upper).map_err(|error| why_not(&overlay, error))?;
+    mark(&overlay.upper).map_err(|error| why_not(&overlay, dir, error))?;
     // Never attached anywhere, so closing it is the unmount.
-    open(&overlay).map(drop)
+    open(&overlay, dir).map(drop)
 }
 
 /// Whether files here can have the attributes that overlayfs keeps its own things in.
@@ -64,9 +64,9 @@ fn mark(upper: &Path) -> rustix::io::Result<()> {
     rustix::fs::removexattr(upper, name)
 }
 
-/// A sentence for a mount that the kernel refused.
-pub(super) fn why_not(overlay: &Overlay, error: Errno) -> Error {
-    let upper = overlay.upper.display();
+/// A sentence for a mount that the kernel refused; `named` is the folder that it speaks of.
+pub(super) fn why_not(overlay: &Overlay, named: &Path, error: Errno) -> Error {
+    let upper = named.display();
     let fs_type = fs_type(&overlay.upper);
     let mend = "keep the store on a volume with ext4, xfs or btrfs (--store DIR), or use '--scratch memory' or \
                 '--driver copy'";
@@ -86,8 +86,7 @@ pub(super) fn why_not(overlay: &Overlay, error: Errno) -> Error {
             Code::Unsupported,
             format!(
                 "{upper} is on an overlay itself (as everything in a container is), where changes of a workspace \
-                 cannot be kept; mount a volume there ('docker run -v atoll:{}'), {mend}.",
-                overlay.upper.parent().unwrap_or(&overlay.upper).display()
+                 cannot be kept; mount a volume there ('docker run -v atoll:{upper}'), {mend}."
             ),
         ),
         (Some(NFS), _) => (Code::Unsupported, elsewhere(&upper, "NFS", mend)),
