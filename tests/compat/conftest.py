@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -93,6 +95,19 @@ class Tools:
 def tools(home: Path) -> Tools:
     """Tools with the test's own home."""
     return Tools(home)
+
+
+@contextmanager
+def standing_still(*processes: subprocess.Popen[str]) -> Iterator[None]:
+    """Stops processes of ours for a while; they stand when it begins."""
+    for process in processes:
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGCONT)
 
 
 @dataclass

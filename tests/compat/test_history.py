@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ import atoll
 from atoll import errors
 from atoll.run.active import freezer
 from atoll.workspace import Workspace
-from tests.compat.conftest import Bench, Tools
+from tests.compat.conftest import Bench, Tools, standing_still
 from tests.conftest import ATOLL
 from tests.drivers.picture import differences, take
 
@@ -205,7 +204,7 @@ def test_commits_while_somebody_writes(bench: Bench, counters: Workspace) -> Non
     """Case 25: a writer replaces A, then B, without a pause. A commit is refused, with the branch where it
     was, or holds whole files; one that is made while the writer stands still never has B ahead of A."""
     ws = counters
-    with subprocess.Popen([sys.executable, "-c", STEPS, os.fspath(ws)]) as process:
+    with subprocess.Popen([sys.executable, "-c", STEPS, os.fspath(ws)], text=True) as process:
         try:
             begun(ws)
             for _ in range(6):
@@ -215,12 +214,10 @@ def test_commits_while_somebody_writes(bench: Bench, counters: Workspace) -> Non
                     pair(bench)
                 except errors.Changed:
                     assert bench.store.resolve("w") == head
-                process.send_signal(signal.SIGSTOP)
-                os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
-                ws.commit("standing")
+                with standing_still(process):
+                    ws.commit("standing")
                 a, b = pair(bench)
                 assert b in (a, a - 1)
-                process.send_signal(signal.SIGCONT)
         finally:
             process.kill()
     ws.commit("end")

@@ -15,7 +15,7 @@ import pytest
 
 import atoll
 from atoll import _native
-from tests.compat.conftest import Bench, Tools
+from tests.compat.conftest import Bench, Tools, standing_still
 
 MODES = ("delete", "truncate", "persist", "memory", "wal", "off")
 
@@ -119,7 +119,8 @@ def test_a_killed_writer_and_a_killed_server_lose_no_row(bench: Bench) -> None:
                 (server,) = [one for one in _native.servers() if one["store_id"] == bench.store.id]
                 os.kill(server["pid"], signal.SIGKILL)
             at_commit = acknowledged[-1]
-            ws.commit(f"turn {turn}")
+            with standing_still(process):
+                ws.commit(f"turn {turn}")
             for _ in range(20):
                 acknowledged.append(int(process.stdout.readline()))
             process.kill()
@@ -128,8 +129,8 @@ def test_a_killed_writer_and_a_killed_server_lose_no_row(bench: Bench) -> None:
         now = rows(path)
         assert now[: len(acknowledged)] == acknowledged and len(now) <= len(acknowledged) + 1
         acknowledged = now
-        # The commit was made while the log grew (and nothing moved from it to the database): what it holds is
-        # whole, and has what was acknowledged before the commit began.
+        # The commit was made in the middle of the writer's work: what it holds is whole, and has what was
+        # acknowledged before.
         assert at_commit in committed(bench.store, ws.path.parent / f"turn{turn}")
     with bench.remounted(ws) as ws:
         assert rows(ws.path / "app.db") == acknowledged
@@ -181,8 +182,15 @@ def test_four_processes_share_one_database(bench: Bench) -> None:
         )
         for seed in range(4)
     ]
-    for _ in range(3):
-        ws.commit("meanwhile")
+    for turn in range(3):
+        with standing_still(*processes):
+            ws.commit("meanwhile")
+        place = ws.path.parent / f"turn{turn}"
+        bench.store.export("a", place)
+        with opened(place / "app.db") as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            number = connection.execute("SELECT n FROM counter").fetchone()
+            assert connection.execute("SELECT count(*) FROM t").fetchone() == number
     said = [process.communicate(timeout=100) for process in processes]
     assert [errors for _, errors in said] == [""] * 4
     assert [process.returncode for process in processes] == [0] * 4
