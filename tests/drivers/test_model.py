@@ -83,18 +83,23 @@ class Machine(RuleBasedStateMachine):
 
     store: atoll.Store
     driver: str
+    scratch: str
     count = 0
 
     def __init__(self) -> None:
         super().__init__()
         Machine.count += 1
         self.branch = f"m{Machine.count}"
-        self.ws: Workspace = self.store.fork("main", self.branch).mount(driver=self.driver)
+        self.store.fork("main", self.branch)
+        self.ws = self.mount()
         memory = Path("/dev/shm")
         self.model = Path(tempfile.mkdtemp(prefix="atoll-model-", dir=memory if memory.is_dir() else None))
         self.model.chmod(0o755)
         plant(self.model)
         self.open: list[Open] = []
+
+    def mount(self) -> Workspace:
+        return self.store.mount(self.branch, driver=self.driver, scratch=self.scratch)
 
     def teardown(self) -> None:
         try:
@@ -324,7 +329,7 @@ class Machine(RuleBasedStateMachine):
         shown = take(self.ws)
         left = self.ws.umount()
         assert not left.kept, left
-        self.ws = self.store.mount(self.branch, driver=self.driver)
+        self.ws = self.mount()
         found = differences(take(self.ws), shown)
         assert not found, "\n".join(found)
         self.compare(self.ws.path)
@@ -335,7 +340,7 @@ class Machine(RuleBasedStateMachine):
         self.close_all()
         shown = take(self.ws)
         left = self.ws.umount()
-        self.ws = self.store.mount(self.branch, driver=self.driver)
+        self.ws = self.mount()
         now = take(self.ws)
         if self.driver == "copy" and not left.kept:
             # Uncommitted times alone are not kept (docs/KNOWN_ISSUES.md; test_suite.py has it).
@@ -369,18 +374,21 @@ def opened(path: Path, flags: int) -> Iterator[int]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(0 if os.environ.get("ATOLL_MODEL") else 300)
-def test_random_operations(driver: str, home: Path) -> None:
+@pytest.mark.parametrize("scratch", ["disk", "memory"])
+def test_random_operations(driver: str, scratch: str, home: Path) -> None:
     """A workspace behaves as a plain folder does, and history keeps it."""
+    if (driver, scratch) == ("copy", "memory"):
+        pytest.skip("copy has no scratch in memory")
     project = home / "app"
     project.mkdir()
     plant(project)
     with atoll.create(default_store(project)) as store:
         registry.record("project", project, store.path)
         store.import_folder(project, branch="main")
-        machine = type("Machine", (Machine,), {"store": store, "driver": driver})
+        machine = type("Machine", (Machine,), {"store": store, "driver": driver, "scratch": scratch})
         asked = int(os.environ.get("ATOLL_MODEL", "0"))
         settings = hypothesis.settings(
-            max_examples=asked or 12,
+            max_examples=asked or 10,
             stateful_step_count=40,
             deadline=None,
             derandomize=not asked,
