@@ -62,8 +62,31 @@ fn every_flipped_byte_of_a_pack_is_noticed_and_named() {
     assert!(store.check(&mut |_| ()).unwrap().is_clean());
 }
 
+/// The files that cannot be read; what can be read must be right. A check names exactly these.
+fn lost(store: &Store, commit: &Hash, files: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
+    let root = store.commit(commit).unwrap().record.root;
+    let view = atoll_store::tree::TreeView::new(store, root);
+    let mut lost = Vec::new();
+    for (name, bytes) in files {
+        let (ino, inode) = view.resolve(name.as_bytes()).unwrap().unwrap();
+        match view.read(ino, inode.size, 0..inode.size) {
+            Ok(read) => assert_eq!(&read[..], &bytes[..], "{name}"),
+            Err(error) => {
+                assert_eq!(error.code, Code::Damaged, "{name}: {error}");
+                lost.push(name.clone());
+            }
+        }
+    }
+    let report = store.check(&mut |_| ()).unwrap();
+    assert!(!report.is_clean());
+    let named: Vec<Hash> = report.problems.iter().filter_map(|problem| problem.object).collect();
+    assert_eq!(named.len(), lost.len(), "{report:?}");
+    assert!(lost.iter().all(|name| named.contains(&Hash::of(&files[name]))));
+    lost
+}
+
 #[test]
-fn a_damaged_chunk_hits_only_what_is_in_its_group() {
+fn a_flipped_byte_hits_one_file_alone_where_a_group_is_not_compressed() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::create(&dir.path().join("store"), Profile::Off).unwrap();
     let files = some_files(1, 400, 3000);
@@ -71,29 +94,37 @@ fn a_damaged_chunk_hits_only_what_is_in_its_group() {
     let path = store.dir().to_owned();
     flip(&pack_of(&store), 300_000);
     drop(store);
-    let store = Store::open(&path).unwrap();
-    let report = store.check(&mut |_| ()).unwrap();
-    let damaged: Vec<Hash> = report.problems.iter().filter_map(|problem| problem.object).collect();
-    assert!(damaged.len() > 1 && damaged.len() < 100, "{}", damaged.len());
-    let root = store.commit(&commit).unwrap().record.root;
-    let view = atoll_store::tree::TreeView::new(&store, root);
-    let mut hit = 0;
-    for (name, bytes) in &files {
-        let (ino, inode) = view.resolve(name.as_bytes()).unwrap().unwrap();
-        let read = view.read(ino, inode.size, 0..inode.size);
-        if damaged.contains(&Hash::of(bytes)) {
-            assert_eq!(read.unwrap_err().code, Code::Damaged);
-            hit += 1;
-        } else {
-            assert_eq!(&read.unwrap()[..], &bytes[..]);
-        }
-    }
-    assert_eq!(hit, damaged.len());
+    let hit = lost(&Store::open(&path).unwrap(), &commit, &files);
+    assert_eq!(hit.len(), 1);
     // A wiped database is rebuilt all the same.
-    drop(store);
     wipe_database(&path);
-    let store = Store::open(&path).unwrap();
-    assert_eq!(store.check(&mut |_| ()).unwrap().problems.len(), report.problems.len());
+    assert_eq!(lost(&Store::open(&path).unwrap(), &commit, &files), hit);
+}
+
+#[test]
+fn what_stands_before_the_damage_of_a_compressed_group_can_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::create(&dir.path().join("store"), Profile::Off).unwrap();
+    let digits = |seed: u64| noise(seed, 5000).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let files: BTreeMap<_, _> =
+        (0..24).map(|at| (format!("file-{at:02}"), digits(at).into_bytes())).collect();
+    let commit = commit_files(&store, "main", &files, "files").unwrap().commits[0];
+    let pack = pack_of(&store);
+    let (path, len) = (store.dir().to_owned(), std::fs::metadata(&pack).unwrap().len());
+    drop(store);
+    let raw: usize = files.values().map(Vec::len).sum();
+    assert!(len < raw as u64 * 2 / 3 && raw < 256 << 10, "one compressed group: {len} of {raw}");
+    let mut hits = Vec::new();
+    // Near the start, in the middle, near the end.
+    for at in [len / 8, len / 2, len * 3 / 4] {
+        flip(&pack, at);
+        let hit = lost(&Store::open(&path).unwrap(), &commit, &files);
+        assert!(!hit.is_empty());
+        hits.push(hit.len());
+        flip(&pack, at);
+    }
+    assert!(hits[2] < files.len() * 2 / 3, "{hits:?}");
+    assert_eq!(files_of(&Store::open(&path).unwrap(), &commit).unwrap(), files);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use zstd::zstd_safe::{self, CCtx, CParameter, DCtx};
+use zstd::zstd_safe::{self, CCtx, CParameter, DCtx, InBuffer, OutBuffer};
 
 use super::format::{Coding, Frame};
 use crate::{Error, Result};
@@ -56,6 +56,35 @@ pub(crate) fn delta(base: &[u8], raw: &[u8]) -> Result<Vec<u8>> {
 thread_local! {
     /// Making a context takes as long as decompressing a small group.
     static CONTEXT: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
+}
+
+/// What can still be had of a damaged frame's raw bytes: all that comes before the damage, and perhaps more. Any of it
+/// may be wrong; whoever uses it compares hashes.
+pub(crate) fn salvage(frame: &Frame, stored: &[u8]) -> Vec<u8> {
+    /// zstd tells what it wrote only when nothing went wrong, so it gets a little at a time.
+    const STEP: usize = 16;
+    if frame.coding != Coding::Zstd {
+        return if frame.coding == Coding::Raw { stored.to_vec() } else { Vec::new() };
+    }
+    let mut raw = vec![0; frame.raw as usize];
+    let mut context = DCtx::create();
+    let (mut read, mut written) = (0, 0);
+    while read < stored.len() && written < raw.len() {
+        let mut input = InBuffer { src: &stored[read..stored.len().min(read + STEP)], pos: 0 };
+        let mut output = OutBuffer::around_pos(&mut raw[..], written);
+        let left = context.decompress_stream(&mut output, &mut input);
+        let made = output.pos();
+        if left.is_err() || (input.pos == 0 && made == written) {
+            break;
+        }
+        read += input.pos;
+        written = made;
+        if left == Ok(0) {
+            break;
+        }
+    }
+    raw.truncate(written);
+    raw
 }
 
 /// A frame's raw bytes from its stored ones; `base` is the raw form of the object a delta stands on.

@@ -82,6 +82,20 @@ impl PackFile {
         code::decode(frame, &stored, base).map_err(|why| self.damaged(frame, &why))
     }
 
+    /// What can still be had of a damaged frame, from its start. Not checked.
+    pub(crate) fn salvage(&self, frame: &Frame) -> Vec<u8> {
+        const SECTOR: usize = 4096;
+        let mut stored = vec![0; frame.stored as usize];
+        let at = self.start + frame.offset;
+        if read_at(&self.file, &mut stored, at).is_err() {
+            // A disk that cannot read one sector fails the whole read.
+            for (piece, bytes) in stored.chunks_mut(SECTOR).enumerate() {
+                let _ = read_at(&self.file, bytes, at + (piece * SECTOR) as u64);
+            }
+        }
+        code::salvage(frame, &stored)
+    }
+
     fn damaged(&self, frame: &Frame, why: &str) -> Error {
         Error::damaged(format!(
             "The pack {} is damaged at byte {} ({} bytes): {why}.",

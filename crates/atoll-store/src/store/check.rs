@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use rusqlite::Connection;
 
 use super::cache::{OpenPack, PackKey};
+use super::read::salvaged_from;
 use super::{Store, apply, db};
 use crate::oplog::PackId;
 use crate::pack::{Coding, Entry, Frame, Kind};
@@ -93,9 +94,18 @@ impl Store {
             let raw = match self.check_frame(open, frame) {
                 Ok(raw) => raw,
                 Err(error) if error.code == Code::Damaged => {
-                    // Each object by its name: a repair looks for exactly these.
-                    for (_, entry) in &members {
+                    // Each object that is lost by its name; of a group in which all can still be had, the pack.
+                    let raw = match frame.kind {
+                        Kind::Chunk => open.pack.salvage(frame),
+                        Kind::Node => Vec::new(),
+                    };
+                    let before = report.problems.len();
+                    for (_, entry) in members.iter().filter(|(_, entry)| salvaged_from(&raw, entry).is_none())
+                    {
                         report.add(Some(name.to_owned()), Some(entry.hash), error.message.clone());
+                    }
+                    if report.problems.len() == before {
+                        report.add(Some(name.to_owned()), None, error.message);
                     }
                     continue;
                 }

@@ -183,12 +183,25 @@ impl Store {
         Ok(raw.slice(entry.offset as usize..(entry.offset + entry.len) as usize))
     }
 
+    /// A chunk of a damaged group, if its own bytes can still be had: its name proves them.
+    fn salvaged(&self, num: Num) -> Option<Bytes> {
+        let (pack, entry) = self.locate(num).ok()??;
+        let raw = pack.pack.salvage(&pack.pack.table().frames()[entry.frame as usize]);
+        salvaged_from(&raw, &entry).map(Bytes::copy_from_slice)
+    }
+
     /// A node's stored form with the number of deltas it stands on; `None` when no pack has it.
     pub(super) fn stored_node(&self, num: Num) -> Result<Option<(Bytes, u8)>> {
         let Some((pack, entry)) = self.locate(num)? else { return Ok(None) };
         let frame = pack.pack.table().frames()[entry.frame as usize];
         Ok(Some((self.raw(num, Some(Kind::Node), 0)?, frame.depth)))
     }
+}
+
+/// A chunk's bytes in what was salvaged of its group, if they are right.
+pub(super) fn salvaged_from<'a>(raw: &'a [u8], entry: &Entry) -> Option<&'a [u8]> {
+    let bytes = raw.get(entry.offset as usize..(entry.offset + entry.len) as usize)?;
+    (Hash::of(bytes) == entry.hash).then_some(bytes)
 }
 
 impl Objects for Store {
@@ -203,7 +216,10 @@ impl Objects for Store {
     }
 
     fn chunk(&self, num: Num) -> Result<Bytes> {
-        self.raw(num, Some(Kind::Chunk), 0)
+        match self.raw(num, Some(Kind::Chunk), 0) {
+            Err(error) if error.code == Code::Damaged => self.salvaged(num).ok_or(error),
+            read => read,
+        }
     }
 
     fn hash(&self, num: Num) -> Result<Hash> {
