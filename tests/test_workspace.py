@@ -132,6 +132,59 @@ def test_umount_leaves_nothing_whatever_the_names_in_it_are(store: atoll.Store, 
     assert not folder.exists()
 
 
+def test_status_commit_and_umount_agree_about_times(store: atoll.Store, driver: str) -> None:
+    ws = store.fork("main", "try-1").mount(driver=driver)
+
+    def pending() -> dict[str, str]:
+        return kinds(ws.status().changes)
+
+    assert pending() == {}
+    # A file that comes and goes leaves its folder's time, and nothing else.
+    (ws.path / "src" / "temporary").touch()
+    (ws.path / "src" / "temporary").unlink()
+    assert pending() == {"src": "metadata"}
+    left = ws.umount()
+    assert (left.kept, left.changes) == (True, 1)
+    store.mount("try-1")
+    assert pending() == {"src": "metadata"}
+    assert ws.commit().changed
+    assert pending() == {} and not ws.commit().changed
+    os.utime(ws.path / "a.txt", ns=(1, 1))
+    assert pending() == {"a.txt": "metadata", "hard.txt": "metadata"}
+    assert ws.commit().changed
+    # What was only opened for writing is the same file.
+    with open(ws.path / "src" / "b.py", "r+"):
+        pass
+    assert pending() == {} and not ws.commit().changed
+    assert not ws.umount().kept
+
+
+def test_gc_takes_away_what_an_unmount_that_died_left(store: atoll.Store, driver: str) -> None:
+    ws = store.fork("main", "try-1").mount(driver=driver)
+    (ws.path / "a.txt").write_text("two\n")
+    record = ws._record
+    # As if the record had been lost: what is mounted, or may be somebody's work, stays.
+    store.native.remove_workspace(ws.id)
+    assert store.gc()["workspaces_removed"] == (0 if driver == "overlay" else 1)
+    store.native.put_workspace(record)
+    ws.commit()
+    ws.umount()
+    assert not ws.folder.exists()
+    # One that died before it had a record, or after it had none any more.
+    ws.folder.mkdir()
+    assert store.gc(dry_run=True)["workspaces_removed"] == 1
+    assert store.gc()["workspaces_removed"] == 1
+    assert not ws.folder.exists()
+
+
+def test_a_workspace_that_is_gone_leaves_no_folder_when_it_is_asked(store: atoll.Store, driver: str) -> None:
+    ws = store.fork("main", "try-1").mount(driver=driver)
+    ws.umount()
+    with pytest.raises(errors.NotFound):
+        ws.status()
+    assert not ws.folder.exists()
+
+
 def test_a_busy_workspace_names_process_and_pid(store: atoll.Store, driver: str) -> None:
     with store.fork("main", "try-1").mount(driver=driver) as ws:
         code = "import time; print(1, flush=True); time.sleep(60)"
@@ -243,6 +296,61 @@ def test_restore_commits_the_present_state_first(store: atoll.Store, driver: str
         store.undo()
         assert (ws.path / "new").read_text() == "new\n"
         assert ws.status().changes == ()
+
+
+def test_a_restore_has_the_times_too(store: atoll.Store, driver: str) -> None:
+    with store.fork("main", "try-1").mount(driver=driver) as ws:
+
+        def times() -> dict[str, int]:
+            every = [ws.path, *ws.path.rglob("*")]
+            return {str(path.relative_to(ws.path)): path.lstat().st_mtime_ns for path in every}
+
+        before = times()
+        (ws.path / "a.txt").write_text("two\n")
+        shutil.rmtree(ws.path / "src")
+        (ws.path / "empty" / "not").touch()
+        os.utime(ws.path / "link", ns=(1, 1), follow_symlinks=False)
+        ws.commit()
+        changed = times()
+        ws.restore("main", ["src/b.py"])
+        assert times()["src/b.py"] == before["src/b.py"]
+        store.undo()
+        assert times() == changed
+        ws.restore("main")
+        assert times() == before
+        assert ws.status().changes == () and not ws.commit().changed
+
+
+def test_restore_of_what_is_not_mounted(store: atoll.Store, driver: str) -> None:
+    ws = store.fork("main", "try-1").mount(driver=driver)
+    (ws.path / "a.txt").write_text("two\n")
+    (ws.path / "new").write_text("new\n")
+    ws.umount()
+    with pytest.raises(errors.NotFound):
+        ws.restore("nothing")
+    assert ws.restore("main", ["a.txt"]).changed
+    # The present state came first, and nothing is left.
+    assert store.read("try-1~1", "a.txt") == b"two\n" and store.read("try-1", "a.txt") == b"one\n"
+    assert store.read("try-1", "new") == b"new\n"
+    assert store.workspaces() == []
+    # One that has no workspace at all, by the command.
+    done = subprocess.run(
+        [
+            Path(sys.executable).with_name("atoll"),
+            "restore",
+            "--store",
+            store.path,
+            "-w",
+            "try-1",
+            "--from",
+            "try-1~1",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "restored from try-1~1" in done.stdout
+    assert store.read("try-1", "a.txt") == b"two\n" and store.workspaces() == []
 
 
 def test_undo_of_a_commit_makes_its_changes_uncommitted(store: atoll.Store, driver: str) -> None:

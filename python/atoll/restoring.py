@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from atoll import _native
 from atoll.browsing import clean
-from atoll.errors import NotFound
 from atoll.results import CommitResult
 
 if TYPE_CHECKING:
     from atoll.drivers.base import Progress
+    from atoll.store import Store
     from atoll.workspace import Workspace
 
-__all__ = ["restore", "write_state"]
+__all__ = ["restore", "restore_branch", "write_state"]
 
 
 def restore(
     workspace: Workspace, source: str, paths: Sequence[str], progress: Progress | None
 ) -> CommitResult:
-    """See `Workspace.restore`; the workspace is locked."""
-    if not workspace.mounted:
-        raise NotFound(f"'{workspace.branch}' is not mounted; `atoll mount {workspace.branch}` mounts it.")
+    """See `Workspace.restore`; the workspace is mounted and locked."""
     commit = workspace.store.resolve(source)
     workspace._commit(f"before restore from {source}", progress=progress)
     write_state(workspace, commit, paths, progress)
@@ -32,6 +30,15 @@ def restore(
         kind="restore",
         meta={"restore": {"from": commit, "paths": list(paths)}},
     )
+
+
+def restore_branch(
+    store: Store, branch: str, source: str, paths: Iterable[str], progress: Progress | None
+) -> CommitResult:
+    """The same for a branch whose workspace is not mounted, or that has none: mounted meanwhile."""
+    store.resolve(source)  # Before anything is mounted for it.
+    with store.mount(branch) as workspace:
+        return workspace.restore(source, paths, progress=progress)
 
 
 def write_state(workspace: Workspace, commit: str, paths: Sequence[str], progress: Progress | None) -> None:

@@ -27,6 +27,16 @@ if TYPE_CHECKING:
 __all__ = ["Workspace"]
 
 
+#: In a workspace's folder: nothing in it is needed any more.
+LET_GO = "let-go"
+
+
+def _is_at(file: int, path: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(file), os.stat(path))
+    return False
+
+
 class Workspace:
     """A branch as a folder. `os.fspath(ws)` is where it is mounted; leaving the `with` block unmounts it and
     keeps what is not committed."""
@@ -131,16 +141,36 @@ class Workspace:
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         """Holds the workspace against other threads and processes, with its record as it is now."""
+        with self._held():
+            try:
+                self.refresh()
+            except NotFound:
+                # Only what this call made: whatever else is there is for `gc`.
+                with contextlib.suppress(OSError):
+                    os.unlink(self.folder / "lock")
+                    self.folder.rmdir()
+                raise
+            yield
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        """The lock alone; a workspace that is being made has no record yet."""
         import fcntl
 
-        self.folder.mkdir(parents=True, exist_ok=True)
-        file = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            self.refresh()
-            yield
-        finally:
-            os.close(file)
+        while True:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            try:
+                file = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except FileNotFoundError:
+                continue
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                # Whoever had it before may have removed the folder: then this lock is nobody's any more.
+                if _is_at(file, self.folder / "lock"):
+                    yield
+                    return
+            finally:
+                os.close(file)
 
     def refresh(self) -> None:
         """Reads its record again; raises `NotFound` when it was dropped or unmounted with nothing left."""
@@ -313,9 +343,12 @@ class Workspace:
         self, source: str, paths: Iterable[str] = (), *, progress: Progress | None = None
     ) -> CommitResult:
         """Brings the workspace, or only `paths` in it, to the state that commit `source` has, and commits
-        that. The present state is committed first, so a restore can be taken back."""
+        that. The present state is committed first, so a restore can be taken back. One that is not mounted is
+        mounted meanwhile."""
         from atoll import restoring
 
+        if not self.mounted:
+            return restoring.restore_branch(self.store, self.branch, source, paths, progress)
         with self._locked():
             return restoring.restore(self, source, list(paths), progress)
 

@@ -8,7 +8,7 @@ mod record;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use atoll_store::tree::ContentSum;
+use atoll_store::tree::{Change, ContentSum, changes_or_times};
 use atoll_store::{Commit, Error, Hash, Num, Result, Store, Summary, Writer};
 
 pub use commit::{CommitRequest, Committed, commit_captured};
@@ -105,6 +105,21 @@ pub struct Captured {
     pub report: Report,
     /// Metadata that belongs into the commit (`import`: what the next import needs).
     pub meta: BTreeMap<String, String>,
+}
+
+impl Captured {
+    /// What a commit would hold: the changes since commit `head`; where there are none, what was touched.
+    pub fn changes(&self, store: &Store, head: &Hash) -> Result<Vec<Change>> {
+        changes_or_times(&self.writer, Some(store.commit(head)?.record.root), Some(self.root))
+    }
+
+    /// Whether it differs from commit `head` in nothing that anybody can set (numbers, ctimes): status, commit and
+    /// unmount take that for nothing. Two ways to tell must agree, for what goes then is gone.
+    pub fn is_as_in(&self, store: &Store, head: &Hash) -> Result<bool> {
+        let commit = store.commit(head)?;
+        let same = (self.content, self.summary) == (commit.record.content, commit.record.summary);
+        Ok(same && (!self.report.changed || self.changes(store, head)?.is_empty()))
+    }
 }
 
 /// Reads a folder into a new writer. Nothing is in the store until the caller publishes it.

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use atoll_fs::copy::{self, CopyCapture};
 use atoll_fs::import;
-use atoll_store::tree;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -57,7 +56,7 @@ fn copy_commit<'py>(
             pending = Some(index);
             Ok(captured)
         })?;
-        if let Some(index) = pending {
+        if let Some(index) = pending.filter(|_| done.is_exact()) {
             index.save(&done.commit)?;
         }
         Ok(done)
@@ -79,8 +78,7 @@ fn copy_changes<'py>(
     let options = options(py, dir, index, head)?;
     let found = interruptible(py, progress.as_ref(), |counts| {
         let (captured, _) = copy::capture(&store.inner, &options, counts)?;
-        let old = store.inner.commit(&options.head)?.record.root;
-        tree::changes(&captured.writer, Some(old), Some(captured.root))
+        captured.changes(&store.inner, &options.head)
     })?;
     list(py, found, |change| convert::change(py, change))
 }

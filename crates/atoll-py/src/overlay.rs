@@ -10,7 +10,7 @@ use atoll_fs::progress::Progress;
 use atoll_mount::overlay as mounting;
 use atoll_mount::overlay::{Fitness, FsyncMode, Overlay};
 use atoll_mount::{Helper, HistoryPaths, ensure_server, unpin};
-use atoll_store::{Code, Error, Hash, tree};
+use atoll_store::{Code, Error, Hash};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -218,7 +218,7 @@ fn overlay_commit<'py>(
             (index, notes) = (Some(captured.index), captured.notes);
             Ok(captured.captured)
         })?;
-        if let Some(index) = index {
+        if let Some(index) = index.filter(|_| done.is_exact()) {
             index.save(&done.commit)?;
         }
         Ok((done, notes))
@@ -244,15 +244,13 @@ fn overlay_changes<'py>(
 ) -> PyResult<Bound<'py, PyList>> {
     let wanted = Wanted::from(py, capture)?;
     let found = interruptible(py, progress.as_ref(), |counts| {
-        let captured = wanted.capture(&store.inner, counts)?.captured;
-        let old = store.inner.commit(&wanted.head)?.record.root;
-        tree::changes(&captured.writer, Some(old), Some(captured.root))
+        wanted.capture(&store.inner, counts)?.captured.changes(&store.inner, &wanted.head)
     })?;
     list(py, found, |change| convert::change(py, change))
 }
 
-/// How much of a quiet upper its head does not have: the number of changed paths; 1 when only times differ, which no
-/// list of changes shows; 0 when the upper may go.
+/// How much of a quiet upper its head does not have: the number of changed paths, the same that `overlay_changes`
+/// lists; 0 when the upper may go.
 #[pyfunction]
 #[pyo3(signature = (store, capture, *, progress=None))]
 fn overlay_left(
@@ -264,11 +262,10 @@ fn overlay_left(
     let wanted = Wanted::from(py, capture)?;
     interruptible(py, progress.as_ref(), |counts| {
         let captured = wanted.capture(&store.inner, counts)?.captured;
-        if !captured.report.changed {
+        if captured.is_as_in(&store.inner, &wanted.head)? {
             return Ok(0);
         }
-        let old = store.inner.commit(&wanted.head)?.record.root;
-        Ok(tree::changes(&captured.writer, Some(old), Some(captured.root))?.len().max(1))
+        Ok(captured.changes(&store.inner, &wanted.head)?.len().max(1))
     })
 }
 

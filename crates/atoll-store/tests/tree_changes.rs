@@ -2,9 +2,11 @@
 
 mod tree_common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use atoll_store::tree::{Change, ChangeKind, ContentSum, FileType, TreeView, changes, content_equal, edit};
+use atoll_store::tree::{
+    Change, ChangeKind, ContentSum, FileType, TreeView, changes, changes_or_times, content_equal, edit,
+};
 use atoll_store::{Ino, Num, Objects, Summary};
 use proptest::prelude::*;
 use tree_common::model::{Model, Op, Seen, op};
@@ -85,6 +87,24 @@ proptest! {
             prop_assert!(two[0].path < two[1].path || two[0].kind == ChangeKind::Deleted, "{:?}", kinds(&list));
         }
         prop_assert_eq!(changes(&nodes, Some(new), Some(new)).unwrap(), vec![]);
+        // Where nothing else changed, what was touched.
+        let whole = changes_or_times(&nodes, Some(old), Some(new)).unwrap();
+        if !list.is_empty() {
+            prop_assert_eq!(whole, list);
+        } else {
+            let view = |root| TreeView::new(&nodes, root);
+            let mtime = |root, path: &[u8]| view(root).resolve(path).unwrap().unwrap().1.mtime;
+            let mut touched: BTreeSet<Vec<u8>> =
+                new_seen.keys().filter(|path| mtime(old, path) != mtime(new, path)).cloned().collect();
+            for change in whole {
+                prop_assert_eq!(change.kind, ChangeKind::Metadata);
+                prop_assert_eq!((change.content_changed, change.metadata_changed), (false, false));
+                prop_assert!(old_seen.contains_key(&change.path) && new_seen.contains_key(&change.path));
+                prop_assert_ne!(change.old.unwrap().1.mtime, change.new.unwrap().1.mtime);
+                touched.remove(&change.path);
+            }
+            prop_assert!(touched.is_empty(), "{touched:?}");
+        }
     }
 
     #[test]

@@ -20,22 +20,35 @@ from atoll.cli import common, output
 def command(
     source: str, workspace: str | None, paths: tuple[str, ...], store: str | None, as_json: bool
 ) -> None:
-    """Bring a mounted workspace, or only PATHs of it, to what a commit has: files, modes, links, deletions.
+    """Bring a workspace, or only PATHs of it, to what a commit has: files, modes, links, deletions.
 
     The present state is committed first and the result after, so `atoll undo` takes a restore back. PATHs
-    count from the workspace's top.
+    count from the workspace's top. A branch that is not mounted is mounted meanwhile.
 
     \b
     Examples:
       atoll restore --from try-1~2
       atoll restore --from main -w try-1 src/a.py docs
     """
-    found = common.workspace_of(store, workspace)
-    with common.progress("restore") as progress:
-        result = found.restore(source, paths, progress=progress)
-    if as_json:
-        output.print_json({"branch": found.branch, "commit": result.commit, "changed": result.changed})
-    elif result.changed:
-        print(f"{found.branch} {result.commit[:12]}: restored from {source}")
+    from atoll import restoring
+    from atoll.errors import NotFound
+
+    try:
+        found = common.workspace_of(store, workspace)
+        branch = found.branch
+    except NotFound:
+        opened = common.open_store(store)
+        if workspace is None or not any(ref.name == workspace for ref in opened.branches()):
+            raise
+        branch = workspace
+        with common.progress("restore") as progress:
+            result = restoring.restore_branch(opened, branch, source, paths, progress)
     else:
-        print(f"{found.branch} {result.commit[:12]}: already as in {source}")
+        with common.progress("restore") as progress:
+            result = found.restore(source, paths, progress=progress)
+    if as_json:
+        output.print_json({"branch": branch, "commit": result.commit, "changed": result.changed})
+    elif result.changed:
+        print(f"{branch} {result.commit[:12]}: restored from {source}")
+    else:
+        print(f"{branch} {result.commit[:12]}: already as in {source}")

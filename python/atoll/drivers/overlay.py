@@ -125,7 +125,6 @@ class OverlayDriver:
         if not self.has_content(place):
             self._end_scratch(place)
             return 0
-        # Not the list of changes: it leaves out times, and the upper is all that has them.
         left = _native.overlay_left(place.store, self._capture(place, Capture(), last=True))
         if left:
             return left

@@ -44,6 +44,13 @@ pub struct Committed {
     pub report: Report,
 }
 
+impl Committed {
+    /// Whether the branch's commit has exactly the tree that was captured, numbers and ctimes included.
+    pub fn is_exact(&self) -> bool {
+        self.published.is_some() || !self.report.changed
+    }
+}
+
 /// How often a capture is made again because gc took away what it had found.
 const ATTEMPTS: u32 = 5;
 
@@ -78,6 +85,12 @@ pub fn commit_captured(
             {
                 ImportRecord::remember(store, &commit, record)?;
             }
+            return Ok(Committed { commit: head, published: None, report: captured.report });
+        }
+        if let (Some(head), false) = (request.head, request.allow_empty)
+            && !captured.meta.contains_key(ImportRecord::KEY)
+            && captured.is_as_in(store, &head)?
+        {
             return Ok(Committed { commit: head, published: None, report: captured.report });
         }
         let mut meta = request.meta.clone();

@@ -53,8 +53,23 @@ pub struct Change {
 /// # Errors
 /// Those of [`Objects`].
 pub fn changes(objects: &dyn Objects, old: Option<Num>, new: Option<Num>) -> Result<Vec<Change>> {
+    list(objects, old, new, false)
+}
+
+/// The same; where nothing else changed, the files and folders with another mtime, as [`ChangeKind::Metadata`]. Empty
+/// when the trees differ in nothing that anybody can set.
+///
+/// # Errors
+/// Those of [`Objects`].
+pub fn changes_or_times(objects: &dyn Objects, old: Option<Num>, new: Option<Num>) -> Result<Vec<Change>> {
+    let changes = changes(objects, old, new)?;
+    if changes.is_empty() { list(objects, old, new, true) } else { Ok(changes) }
+}
+
+fn list(objects: &dyn Objects, old: Option<Num>, new: Option<Num>, times: bool) -> Result<Vec<Change>> {
     let mut compare = Compare {
         objects,
+        times,
         old: old.map(|root| TreeView::new(objects, root)),
         new: new.map(|root| TreeView::new(objects, root)),
         pairs: Vec::new(),
@@ -84,6 +99,8 @@ struct Compare<'a> {
     objects: &'a dyn Objects,
     old: Option<TreeView<'a>>,
     new: Option<TreeView<'a>>,
+    /// Whether files that differ in nothing but their times count.
+    times: bool,
     pairs: Vec<Pair>,
     /// Old inode numbers that mean another one in the new tree, or none.
     map: HashMap<Ino, Option<Ino>>,
@@ -100,9 +117,12 @@ impl Compare<'_> {
         for item in differing(self.objects, old, new) {
             let (ino, differing) = item?;
             match (differing.old.inode, differing.new.inode) {
-                (None, None) if !differing.beyond_inode() => {}
+                (None, None) if !self.times && !differing.beyond_inode() => {}
                 (Some(old), Some(new))
-                    if old.birth == new.birth && same_fields(&old, &new) && !differing.beyond_inode() => {}
+                    if !self.times
+                        && old.birth == new.birth
+                        && same_fields(&old, &new)
+                        && !differing.beyond_inode() => {}
                 (Some(inode), None) => {
                     self.map.insert(ino, None);
                     gone.insert(ino, File { ino, inode, record: differing.old });
@@ -252,7 +272,8 @@ impl Compare<'_> {
             same.is_none()
         });
         let change = self.compare(pair)?;
-        if let Some(kind) = change.kind_in_place() {
+        let touched = || (self.times && change.touched()).then_some(ChangeKind::Metadata);
+        if let Some(kind) = change.kind_in_place().or_else(touched) {
             for (old_path, path) in &both {
                 out.push(change.at(kind, path.clone(), Some(old_path.clone()).filter(|old| old != path)));
             }
@@ -357,6 +378,10 @@ impl Compared {
             _ if self.metadata => Some(ChangeKind::Metadata),
             _ => None,
         }
+    }
+
+    fn touched(&self) -> bool {
+        matches!((self.old, self.new), (Some((_, old)), Some((_, new))) if old.mtime != new.mtime)
     }
 
     fn at(&self, kind: ChangeKind, path: Vec<u8>, old_path: Option<Vec<u8>>) -> Change {

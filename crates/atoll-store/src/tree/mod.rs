@@ -17,7 +17,7 @@ pub mod scan;
 pub mod value;
 pub mod view;
 
-pub use changes::{Change, ChangeKind, changes};
+pub use changes::{Change, ChangeKind, changes, changes_or_times};
 pub use content::{ContentSum, content_equal};
 pub use cursor::Cursor;
 pub use diff::{Difference, diff};
