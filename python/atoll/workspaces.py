@@ -17,7 +17,7 @@ from atoll import _native, drivers, places, refs, registry
 from atoll.drivers.base import Capture, MountOptions, Place
 from atoll.errors import AtollError, Busy, Exists, NotFound, Usage
 from atoll.history import Ref
-from atoll.workspace import Workspace
+from atoll.workspace import LET_GO, Workspace
 
 if TYPE_CHECKING:
     from atoll.drivers.base import Note, Progress
@@ -140,20 +140,20 @@ def _mount_new(
         "created_ns": time.time_ns(),
     }
     workspace = Workspace(store, record)
-    workspace.folder.mkdir(parents=True)
-    try:
-        # The store lets one workspace have a branch: of two that come at once, one is refused here.
-        store.native.put_workspace(record)
-    except BaseException as error:
-        shutil.rmtree(workspace.folder, ignore_errors=True)
-        if settings["made_mountpoint"]:
-            with contextlib.suppress(OSError):
-                target.rmdir()
-        holder = _on_branch(store, ref.name) if isinstance(error, AtollError) else None
-        if holder is not None:
-            raise _held(holder) from error
-        raise
-    with workspace._locked():
+    # Held from before there is a record, so that `gc` does not take it for what a dead process left.
+    with workspace._held():
+        try:
+            # The store lets one workspace have a branch: of two that come at once, one is refused here.
+            store.native.put_workspace(record)
+        except BaseException as error:
+            shutil.rmtree(workspace.folder, ignore_errors=True)
+            if settings["made_mountpoint"]:
+                with contextlib.suppress(OSError):
+                    target.rmdir()
+            holder = _on_branch(store, ref.name) if isinstance(error, AtollError) else None
+            if holder is not None:
+                raise _held(holder) from error
+            raise
         place = workspace._place()
         place.settings.pop("mounting", None)
         try:
@@ -195,6 +195,8 @@ def _mount_again(
     progress: Progress | None,
 ) -> Workspace:
     with workspace._locked():
+        with contextlib.suppress(FileNotFoundError):
+            (workspace.folder / LET_GO).unlink()
         place = workspace._place()
         its_driver = drivers.get(workspace.driver)
         if its_driver.is_mounted(place):

@@ -7,6 +7,7 @@
 
 pub mod history;
 pub mod launch;
+pub mod leftovers;
 pub mod overlay;
 pub mod server;
 pub mod server_client;

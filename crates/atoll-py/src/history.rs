@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use atoll_mount::leftovers::remove_leftovers;
 use atoll_store::store::{GcOptions, Profile};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -78,7 +79,10 @@ fn gc<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let expire = Duration::try_from_secs_f64(expire_seconds)
         .map_err(|_| PyValueError::new_err(format!("{expire_seconds} is no length of time.")))?;
-    let report = interruptible(py, None, |_| store.inner.gc_with(&GcOptions { expire, dry_run, thorough }))?;
+    let (report, workspaces) = interruptible(py, None, |_| {
+        let report = store.inner.gc_with(&GcOptions { expire, dry_run, thorough })?;
+        Ok((report, remove_leftovers(&store.inner, dry_run)?))
+    })?;
     let dict = PyDict::new(py);
     dict.set_item("commits_kept", report.commits_kept)?;
     dict.set_item("commits_removed", report.commits_removed)?;
@@ -86,6 +90,7 @@ fn gc<'py>(
     dict.set_item("objects_removed", report.objects_removed)?;
     dict.set_item("packs_removed", report.packs_removed)?;
     dict.set_item("packs_added", report.packs_added)?;
+    dict.set_item("workspaces_removed", workspaces)?;
     dict.set_item("operations_expired", report.operations_expired)?;
     dict.set_item("bytes_freed", report.bytes_freed)?;
     dict.set_item("log_rewritten", report.log_rewritten)?;
