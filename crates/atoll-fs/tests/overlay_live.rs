@@ -123,6 +123,77 @@ fn stores_through_maps(scratch: Scratch) {
     assert_eq!((last.read_files, last.changed, last.notes.mapped), (0, false, 0), "{last:?}");
 }
 
+/// A look reads what is not committed once, and sees what changes afterwards all the same.
+fn looks(scratch: Scratch) {
+    if !can_mount() {
+        return;
+    }
+    let mut bench = Bench::new(scratch, fill);
+    let tick = || thread::sleep(Duration::from_millis(25));
+    for at in 0..50 {
+        fs::write(bench.ws(&format!("new{at}")), bytes(at, 3000 + at as usize * 7000)).unwrap();
+    }
+    fs::write(bench.ws("tiny"), "tiny").unwrap();
+    let inherited = fs::OpenOptions::new().append(true).open(bench.ws("inherited"));
+    std::io::Write::write_all(&mut inherited.unwrap(), b"more").unwrap();
+    tick();
+    let (read, list) = bench.look();
+    assert_eq!((read, list.len()), (52, 52), "{list:?}");
+    assert_eq!(bench.look(), (0, list.clone()));
+    // Written in the tick of the look that reads it, so it is in doubt; then no more.
+    fs::write(bench.ws("new7"), bytes(99, 20_000)).unwrap();
+    assert_eq!(bench.look(), (1, list.clone()));
+    tick();
+    assert!(bench.look().0 <= 1);
+    assert_eq!(bench.look(), (0, list.clone()));
+    // Back to the base's bytes: that shows only to who compares contents.
+    let old = fs::read(bench.path("lower").join("inherited")).unwrap();
+    let times = fs::FileTimes::new()
+        .set_modified(fs::metadata(bench.path("lower").join("inherited")).unwrap().modified().unwrap());
+    fs::write(bench.ws("inherited"), old).unwrap();
+    fs::File::open(bench.ws("inherited")).unwrap().set_times(times).unwrap();
+    tick();
+    let (read, fewer) = bench.look();
+    assert_eq!((read, fewer.len()), (1, 51), "{fewer:?}");
+    assert_eq!(bench.look(), (0, fewer.clone()));
+    // A damaged or foreign file is worth nothing.
+    let looked = fs::read(bench.path("looked")).unwrap();
+    for at in [3, looked.len() / 2, looked.len() - 1] {
+        let mut bytes = looked.clone();
+        bytes[at] ^= 1;
+        fs::write(bench.path("looked"), bytes).unwrap();
+        assert_eq!(bench.look(), (52, fewer.clone()), "byte {at}");
+    }
+    assert_eq!(bench.look(), (0, fewer.clone()));
+    // While anything is mapped, everything is read, and nothing is believed afterwards.
+    let mut mapper = Mapper::new(&[bench.ws("new3"), bench.ws("new4")]);
+    mapper.store('1');
+    tick();
+    for round in '2'..='3' {
+        mapper.store(round);
+        assert_eq!(bench.look(), (52, fewer.clone()));
+    }
+    mapper.end();
+    tick();
+    bench.look();
+    assert_eq!(bench.look(), (0, fewer.clone()));
+    // A commit has all the bytes, and what it has is not looked up again.
+    let done = bench.commit_and_check();
+    assert_eq!(done.changes, fewer);
+    assert_eq!(byte_at(&bench, "new3"), b'3');
+    assert_eq!(bench.look(), (0, Vec::new()));
+}
+
+#[test]
+fn looks_on_disk() {
+    looks(Scratch::Disk);
+}
+
+#[test]
+fn looks_in_memory() {
+    looks(Scratch::Memory);
+}
+
 #[test]
 fn stores_through_maps_on_disk() {
     stores_through_maps(Scratch::Disk);

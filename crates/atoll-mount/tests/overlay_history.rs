@@ -74,6 +74,7 @@ impl<'a> Workspace<'a> {
             mountpoint: mounted.then(|| self.at("mnt")),
             freezer: None,
             trust_index: true,
+            looked: None,
             threads: 2,
             seed: None,
         };

@@ -180,6 +180,15 @@ impl Wanted {
         store: &atoll_store::Store,
         progress: &dyn Progress,
     ) -> atoll_store::Result<overlay::OverlayCaptured> {
+        self.capture_with(store, None, progress)
+    }
+
+    fn capture_with(
+        &self,
+        store: &atoll_store::Store,
+        looked: Option<PathBuf>,
+        progress: &dyn Progress,
+    ) -> atoll_store::Result<overlay::OverlayCaptured> {
         let lower = HistoryIds { slot: store.slot(&self.base)? };
         let options = OverlayCapture {
             upper: self.folder.join("upper"),
@@ -192,6 +201,7 @@ impl Wanted {
             mountpoint: self.mountpoint.as_deref().map(Path::to_path_buf),
             freezer: self.freezer.as_ref().map(|freezer| freezer as &dyn Freezer),
             trust_index: self.trust_index,
+            looked,
             threads: 0,
             seed: None,
         };
@@ -244,7 +254,9 @@ fn overlay_changes<'py>(
 ) -> PyResult<Bound<'py, PyList>> {
     let wanted = Wanted::from(py, capture)?;
     let found = interruptible(py, progress.as_ref(), |counts| {
-        wanted.capture(&store.inner, counts)?.captured.changes(&store.inner, &wanted.head)
+        let looked = Some(wanted.index.with_file_name("looked"));
+        let captured = wanted.capture_with(&store.inner, looked, counts)?.captured;
+        captured.changes(&store.inner, &wanted.head)
     })?;
     list(py, found, |change| convert::change(py, change))
 }

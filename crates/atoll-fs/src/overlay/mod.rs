@@ -12,6 +12,7 @@ mod index;
 mod keys;
 mod links;
 mod live;
+mod looked;
 mod lower;
 mod plan;
 mod read;
@@ -53,6 +54,8 @@ pub struct OverlayCapture<'a> {
     /// False reads every file again. Right for the last capture of an upper on tmpfs, where a store through a
     /// map that was made and undone between two captures leaves no trace in stat data.
     pub trust_index: bool,
+    /// The file that remembers what was read, for a capture that only looks: its result cannot be published.
+    pub looked: Option<PathBuf>,
     /// How many threads; 0 means one for each processor.
     pub threads: usize,
     /// Where birth ids and random bits come from; `None` means the system.

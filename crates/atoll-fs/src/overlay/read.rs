@@ -11,6 +11,7 @@ use atoll_store::{Error, Result, Writer};
 use rustix::io::Errno;
 
 use super::attrs::Attrs;
+use super::looked::Looked;
 use crate::ingest::contents::StreamError;
 use crate::ingest::edits::target;
 use crate::ingest::{Extents, Ingest};
@@ -82,11 +83,22 @@ enum Outcome {
     Restless,
 }
 
-/// Reads everything wanted below `root`; new contents go into the writer.
+/// Where files are read from, and where their contents go.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    /// The folder that is captured.
+    pub root: BorrowedFd<'a>,
+    /// Its path, for messages.
+    pub shown: &'a Path,
+    /// Takes new contents.
+    pub writer: &'a Writer,
+    /// What need not be read.
+    pub looked: &'a Looked,
+}
+
+/// Reads everything wanted.
 pub(super) fn read(
-    root: BorrowedFd<'_>,
-    shown: &Path,
-    writer: &Writer,
+    source: &Source<'_>,
     wanted: &[Wanted],
     threads: usize,
     progress: &dyn Progress,
@@ -95,8 +107,12 @@ pub(super) fn read(
     let next = AtomicUsize::new(0);
     let stop = AtomicBool::new(false);
     let one = || -> Result<(Found, Reads)> {
-        let mut reader =
-            Reader { root, shown, ingest: Ingest::new(writer.batch()), open: None, reads: Reads::default() };
+        let mut reader = Reader {
+            source: *source,
+            ingest: Ingest::new(source.writer.batch()),
+            open: None,
+            reads: Reads::default(),
+        };
         let mut found = Vec::new();
         loop {
             let start = next.fetch_add(RUN, Ordering::Relaxed);
@@ -147,8 +163,7 @@ pub(super) fn read(
 
 /// One thread's means.
 struct Reader<'a> {
-    root: BorrowedFd<'a>,
-    shown: &'a Path,
+    source: Source<'a>,
     ingest: Ingest<'a>,
     open: Option<(Box<[u8]>, OwnedFd)>,
     reads: Reads,
@@ -184,7 +199,7 @@ impl Reader<'_> {
     fn open_folder(&mut self, path: &[u8]) -> rustix::io::Result<()> {
         if self.open.as_ref().is_none_or(|(open, _)| **open != *path) {
             self.open = None;
-            self.open = Some((path.into(), open_dir(self.root, path)?));
+            self.open = Some((path.into(), open_dir(self.source.root, path)?));
         }
         Ok(())
     }
@@ -208,7 +223,10 @@ impl Reader<'_> {
         let mut extents = Extents::new();
         let attrs = if let Some(file) = &file {
             let attrs = Attrs::of(file).map_err(io)?;
-            if !attrs.metacopy && stat.size > 0 {
+            let known = self.source.looked.extents(&stat, self.source.writer).map_err(StreamError::Store)?;
+            if let Some(known) = known.filter(|_| !attrs.metacopy) {
+                extents = known;
+            } else if !attrs.metacopy && stat.size > 0 {
                 let before = self.ingest.bytes;
                 let read = self.ingest.file(file, stat.size, stat.allocated);
                 self.reads.files += 1;
@@ -236,7 +254,7 @@ impl Reader<'_> {
 
     fn failed(&self, wanted: &Wanted, error: Errno) -> Error {
         use std::os::unix::ffi::OsStrExt;
-        let path = self.shown.join(std::ffi::OsStr::from_bytes(&join(&wanted.dir, &wanted.name)));
+        let path = self.source.shown.join(std::ffi::OsStr::from_bytes(&join(&wanted.dir, &wanted.name)));
         Error::io("read the workspace's file", &path, error.into())
     }
 }

@@ -12,8 +12,9 @@ use super::index::{self, Index};
 use super::keys::Keys;
 use super::links::Links;
 use super::live::{Patience, settle};
+use super::looked::Looked;
 use super::plan::{Mapped, Plan, Trees, Wishes};
-use super::read::{Facts, read};
+use super::read::{Facts, Source, read};
 use super::{Notes, OverlayCapture, OverlayCaptured, PendingIndex};
 use crate::import::{Captured, Report};
 use crate::maps;
@@ -30,6 +31,7 @@ pub(super) struct Capture<'a> {
     /// Taken before anything was looked at: a change from then on has no earlier ctime.
     start: Time,
     mapped: HashSet<u64>,
+    looked: Looked,
     threads: usize,
 }
 
@@ -47,14 +49,17 @@ impl<'a> Capture<'a> {
             head: store.commit(&options.head)?,
             start,
             mapped: mapped(options.mountpoint.as_deref())?,
+            looked: Looked::default(),
             threads: threads(options.threads),
         })
     }
 
     /// Captures; `None` when something that the index knows is the lower's again, so that only a capture from
     /// the base (without trust in the index) is right.
-    pub fn run(self, trust: bool) -> Result<Option<OverlayCaptured>> {
+    pub fn run(mut self, trust: bool) -> Result<Option<OverlayCaptured>> {
         let options = self.options;
+        // What is mapped changes without a trace, under whatever number the overlay shows.
+        let looked = options.looked.as_deref().filter(|_| trust && self.mapped.is_empty());
         let scan_options = ScanOptions {
             ignores: None,
             skip_unreadable: false,
@@ -66,6 +71,9 @@ impl<'a> Capture<'a> {
         let root = scan.dirs.get(&b""[..]).map(|dir| dir.stat).ok_or_else(|| gone(&options.upper))?;
         let index = Index::load(&options.index, &options.base, &options.head, &root);
         let trust = trust && index.valid;
+        if let Some(path) = looked {
+            self.looked = Looked::load(path, &root);
+        }
         let mapped = Mapped { shown: &self.mapped, lower: options.lower };
         let mut patience = Patience::new(options.freezer);
         let mut cache = Cache::new();
@@ -111,6 +119,12 @@ impl<'a> Capture<'a> {
             let old = Some((record.root, record.content, record.summary));
             (content, summary) = ContentSum::update(objects, old, tree)?;
         }
+        if let Some(path) = looked.filter(|_| report.read_files > 0)
+            && let Err(error) = Looked::save(path, &root, &plan, self.start, &self.writer)
+        {
+            // A look needs no place to write to; the next one reads again.
+            log::debug!("{error}");
+        }
         let records = records(&plan, &mapped, self.start);
         let pending = PendingIndex {
             bytes: index::encode(&options.base, &root, keys.random(), records, &index),
@@ -130,6 +144,10 @@ impl<'a> Capture<'a> {
         let captured =
             Captured { root: tree, content, summary, writer: self.writer, report, meta: BTreeMap::new() };
         Ok(Some(OverlayCaptured { captured, index: pending, notes }))
+    }
+
+    fn source<'b>(&'b self, scan: &'b Scan) -> Source<'b> {
+        Source { root: scan.root.as_fd(), shown: &scan.folder, writer: &self.writer, looked: &self.looked }
     }
 
     /// Reads what is wanted, but for what the cache has in the same state.
@@ -153,8 +171,7 @@ impl<'a> Capture<'a> {
                 }
             }
         }
-        let reads =
-            read(scan.root.as_fd(), &scan.folder, &self.writer, &wishes, self.threads, self.progress)?;
+        let reads = read(&self.source(scan), &wishes, self.threads, self.progress)?;
         report.read_files += reads.files;
         report.read_bytes += reads.bytes;
         for (facts, target) in reads.facts.into_iter().zip(targets) {

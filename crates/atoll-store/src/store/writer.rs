@@ -76,6 +76,14 @@ impl Writer {
         Batch::new(self, key, group)
     }
 
+    /// The number of a chunk whose bytes the caller does not have: good for comparing trees. With one that nobody has
+    /// stored, the writer cannot be published.
+    pub fn put_absent(&self, hash: &Hash) -> Result<Num> {
+        match self.claim(hash)? {
+            Claim::Known(num) | Claim::New(num) => Ok(num),
+        }
+    }
+
     /// The store that it writes to.
     pub fn store(&self) -> &Store {
         &self.store
