@@ -217,13 +217,8 @@ def test_uncommitted_work_survives_an_unmount(full: tuple[Path, atoll.Store], dr
 
 
 @pytest.mark.parametrize("name", ["base/small", "base/dir", "base/pipe", "base/absolute"])
-def test_a_time_alone_survives_an_unmount(
-    full: tuple[Path, atoll.Store], driver: str, name: str, request: pytest.FixtureRequest
-) -> None:
+def test_a_time_alone_survives_an_unmount(full: tuple[Path, atoll.Store], driver: str, name: str) -> None:
     """`touch` of an inherited file is kept, committed or not."""
-    if driver == "copy":
-        reason = "copy takes a folder for unchanged of which times alone changed"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
     _, store = full
     for commit in (True, False):
         ws = store.fork("main", f"a-{commit}").mount(driver=driver)
