@@ -185,6 +185,24 @@ def test_a_workspace_that_is_gone_leaves_no_folder_when_it_is_asked(store: atoll
     assert not ws.folder.exists()
 
 
+def test_a_workspace_that_is_gone_leaves_nothing_and_its_successor_alone(
+    store: atoll.Store, driver: str
+) -> None:
+    with store.fork("main", "try-1").mount(driver=driver) as first:
+        again = store.workspace("try-1")
+        assert not again.umount().kept
+        for verb in (first.status, first.commit, first.umount):
+            with pytest.raises(errors.NotFound, match="not mounted any more"):
+                verb()
+        assert not first.folder.exists()
+        second = store.mount("try-1", driver=driver)
+        assert second.path == first.path
+        (second.path / "new").touch()
+    # The end of the block is no matter of the second one's.
+    assert second.mounted and (second.path / "new").exists() and not first.folder.exists()
+    assert second.umount().kept
+
+
 def test_a_busy_workspace_names_process_and_pid(store: atoll.Store, driver: str) -> None:
     with store.fork("main", "try-1").mount(driver=driver) as ws:
         code = "import time; print(1, flush=True); time.sleep(60)"

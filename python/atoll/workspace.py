@@ -55,7 +55,7 @@ class Workspace:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if self.mounted:
+            if self._exists() and self.mounted:
                 self.umount()
         except Exception as failure:
             if error is None:
@@ -181,6 +181,15 @@ class Workspace:
         raise NotFound(
             f"Workspace '{self.branch}' is not mounted any more; `atoll mount {self.branch}` mounts it again."
         )
+
+    def _exists(self) -> bool:
+        """Whether it is there still: it may have been unmounted or dropped from elsewhere, and another one
+        may have its place."""
+        try:
+            self.refresh()
+        except NotFound:
+            return False
+        return True
 
     def _save(self, place: Place | None = None, **fields: Any) -> None:
         record: Any = {**self._record, **fields}
