@@ -382,7 +382,7 @@ def test_random_operations(driver: str, scratch: str, home: Path) -> None:
         registry.record("project", project, store.path)
         store.import_folder(project, branch="main")
         machine = type("Machine", (Machine,), {"store": store, "driver": driver, "scratch": scratch})
-        asked = int(os.environ.get("ATOLL_MODEL", "0"))
+        asked = int(os.environ.get("ATOLL_MODEL") or 0)
         settings = hypothesis.settings(
             max_examples=asked or 10,
             stateful_step_count=40,
