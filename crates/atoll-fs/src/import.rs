@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use atoll_store::tree::{Change, ContentSum, changes_or_times};
-use atoll_store::{Commit, Error, Hash, Num, Result, Store, Summary, Writer};
+use atoll_store::{Commit, Error, Hash, Num, Objects, Result, Store, Summary, Writer};
 
 pub use commit::{CommitRequest, Committed, commit_captured};
 pub use record::{ImportRecord, last_import};
@@ -117,8 +117,10 @@ impl Captured {
     /// unmount take that for nothing. Two ways to tell must agree, for what goes then is gone.
     pub fn is_as_in(&self, store: &Store, head: &Hash) -> Result<bool> {
         let commit = store.commit(head)?;
-        let same = (self.content, self.summary) == (commit.record.content, commit.record.summary);
-        Ok(same && (!self.report.changed || self.changes(store, head)?.is_empty()))
+        if (self.content, self.summary) != (commit.record.content, commit.record.summary) {
+            return Ok(false);
+        }
+        Ok(self.writer.hash(self.root)? == commit.tree || self.changes(store, head)?.is_empty())
     }
 }
 

@@ -89,6 +89,7 @@ impl<'a> Workspace<'a> {
             folder: None,
             operation: NewOperation { kind: "commit".into(), ..NewOperation::default() },
             allow_empty: false,
+            skip_renumbered: true,
         };
         let (mut index, mut notes) = (None, Notes::default());
         let done = commit_captured(store, &request, &mut || {

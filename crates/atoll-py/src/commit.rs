@@ -41,6 +41,7 @@ pub fn request(py: Python<'_>, dict: &Bound<'_, PyDict>) -> PyResult<CommitReque
             ..NewOperation::default()
         },
         allow_empty: need(dict, "allow_empty")?,
+        skip_renumbered: false,
     })
 }
 

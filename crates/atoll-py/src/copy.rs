@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use atoll_fs::copy::{self, CopyCapture};
-use atoll_fs::import;
+use atoll_fs::import::{self, CommitRequest};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -47,7 +47,7 @@ fn copy_commit<'py>(
     head: &str,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let request = self::request(py, request)?;
+    let request = CommitRequest { skip_renumbered: true, ..self::request(py, request)? };
     let options = options(py, dir, index, head)?;
     let done = interruptible(py, progress.as_ref(), |counts| {
         let mut pending = None;

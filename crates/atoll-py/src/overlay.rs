@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use atoll_fs::import;
+use atoll_fs::import::{self, CommitRequest};
 use atoll_fs::overlay::{
     self, Freezer, HistoryIds, Notes, OverlayCapture, UpperState, recover_upper, reset_upper,
 };
@@ -219,7 +219,7 @@ fn overlay_commit<'py>(
     capture: &Bound<'py, PyDict>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let request = self::request(py, request)?;
+    let request = CommitRequest { skip_renumbered: true, ..self::request(py, request)? };
     let wanted = Wanted::from(py, capture)?;
     let (done, notes) = interruptible(py, progress.as_ref(), |counts| {
         let (mut index, mut notes) = (None, Notes::default());

@@ -31,6 +31,9 @@ pub struct CommitRequest {
     pub operation: NewOperation,
     /// Publish a commit also when the tree equals the head's.
     pub allow_empty: bool,
+    /// Publish nothing either when the tree differs from the head's in nothing that anybody can set: a workspace's
+    /// status shows nothing then, and its unmount keeps nothing.
+    pub skip_renumbered: bool,
 }
 
 /// What [`commit_captured`] did.
@@ -88,7 +91,7 @@ pub fn commit_captured(
             return Ok(Committed { commit: head, published: None, report: captured.report });
         }
         if let (Some(head), false) = (request.head, request.allow_empty)
-            && !captured.meta.contains_key(ImportRecord::KEY)
+            && request.skip_renumbered
             && captured.is_as_in(store, &head)?
         {
             return Ok(Committed { commit: head, published: None, report: captured.report });

@@ -330,6 +330,7 @@ fn request(head: Option<Hash>) -> CommitRequest {
         folder: None,
         operation: NewOperation { kind: "commit".into(), ..NewOperation::default() },
         allow_empty: false,
+        skip_renumbered: true,
     }
 }
 
