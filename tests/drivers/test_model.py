@@ -84,6 +84,7 @@ class Machine(RuleBasedStateMachine):
     store: atoll.Store
     driver: str
     scratch: str
+    memory: str
     count = 0
 
     def __init__(self) -> None:
@@ -92,8 +93,7 @@ class Machine(RuleBasedStateMachine):
         self.branch = f"m{Machine.count}"
         self.store.fork("main", self.branch)
         self.ws = self.mount()
-        memory = Path("/dev/shm")
-        self.model = Path(tempfile.mkdtemp(prefix="atoll-model-", dir=memory if memory.is_dir() else None))
+        self.model = Path(tempfile.mkdtemp(dir=self.memory))
         self.model.chmod(0o755)
         plant(self.model)
         self.open: list[Open] = []
@@ -378,12 +378,17 @@ def test_random_operations(driver: str, scratch: str, home: Path) -> None:
     project = home / "app"
     project.mkdir()
     plant(project)
-    with atoll.create(default_store(project)) as store:
+    shared = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    with (
+        atoll.create(default_store(project)) as store,
+        tempfile.TemporaryDirectory(prefix="atoll-model-", dir=shared) as memory,
+    ):
         registry.record("project", project, store.path)
         store.import_folder(project, branch="main")
-        machine = type("Machine", (Machine,), {"store": store, "driver": driver, "scratch": scratch})
+        settings = {"store": store, "driver": driver, "scratch": scratch, "memory": memory}
+        machine = type("Machine", (Machine,), settings)
         asked = int(os.environ.get("ATOLL_MODEL") or 0)
-        settings = hypothesis.settings(
+        how = hypothesis.settings(
             max_examples=asked or 10,
             stateful_step_count=40,
             deadline=None,
@@ -392,4 +397,4 @@ def test_random_operations(driver: str, scratch: str, home: Path) -> None:
             phases=[hypothesis.Phase.generate],
             suppress_health_check=list(hypothesis.HealthCheck),
         )
-        run_state_machine_as_test(machine, settings=settings)
+        run_state_machine_as_test(machine, settings=how)
