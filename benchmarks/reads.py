@@ -47,14 +47,20 @@ def fresh_mount(options: Options, made: atoll.Store, branch: str) -> Iterator[at
         workspace.umount()
 
 
+def transports() -> list[str]:
+    """The default one, and io_uring where root has turned it on for the machine."""
+    switch = Path("/sys/module/fuse/parameters/enable_uring")
+    return ["spin", "uring"] if switch.exists() and switch.read_text().strip() == "Y" else ["spin"]
+
+
 def cold(options: Options) -> list[Row]:
     """Commands on a fresh mount of a real tree, and a second time, against the same tree warm on the disk."""
     tree = real_tree()
     prepare(tree)
-    transport = os.environ.get("ATOLL_TRANSPORT", "spin")
-    first: dict[str, list[float]] = {}
-    second: dict[str, list[float]] = {}
-    base: dict[str, list[float]] = {}
+    names = list(COMMANDS)
+    base: dict[str, list[float]] = {name: [] for name in names}
+    first = {(name, transport): list[float]() for name in names for transport in transports()}
+    second: dict[str, list[float]] = {name: [] for name in names}
     late: list[float] = []
     kinds: list[str] = []
     with store(options) as made:
@@ -62,34 +68,46 @@ def cold(options: Options) -> list[Row]:
         progress("imported")
         made.fork("main", "cold")
         for number in range(options.runs):
-            for name, (command, _, _) in COMMANDS.items():
+            for name in names:
+                command = COMMANDS[name][0]
                 shell(command, tree)
-                base.setdefault(name, []).append(shell(command, tree))
-                with fresh_mount(options, made, "cold") as workspace:
-                    first.setdefault(name, []).append(shell(command, workspace.path))
-                    before = requests(options, made)
-                    second.setdefault(name, []).append(shell(command, workspace.path))
-                    more = {kind: n - before.get(kind, 0) for kind, n in requests(options, made).items()}
-                    more = {kind: n for kind, n in more.items() if n}
-                    late.append(sum(more.values()))
-                    kinds.append(f"{name}: {more}")
-                times = ", ".join(f"{part[name][-1] * 1000:.0f}" for part in (base, first, second))
-                progress(
-                    f"{name} {number + 1}/{options.runs}: disk, cold, again: {times} ms; late {more or 0}"
-                )
+                base[name].append(shell(command, tree))
+                said = [f"disk {base[name][-1] * 1000:.0f} ms"]
+                for transport in transports():
+                    os.environ["ATOLL_TRANSPORT"] = transport
+                    with fresh_mount(options, made, "cold") as workspace:
+                        first[name, transport].append(shell(command, workspace.path))
+                        said.append(f"{transport} {first[name, transport][-1] * 1000:.0f} ms")
+                        if transport == "spin":
+                            before = requests(options, made)
+                            second[name].append(shell(command, workspace.path))
+                            more = later(before, requests(options, made))
+                            late.append(sum(more.values()))
+                            kinds.append(f"{name}: {more}")
+                            said.append(f"again {second[name][-1] * 1000:.0f} ms, requests {more or 0}")
+                del os.environ["ATOLL_TRANSPORT"]
+                progress(f"{name} {number + 1}/{options.runs}: {', '.join(said)}")
     rows = []
-    for name, (_, spin, uring) in COMMANDS.items():
-        samples = scaled({"cold": first[name], "disk": base[name]}, 1000)
-        bar = uring if transport == "uring" else spin
-        figure = median(samples["cold"]) / median(samples["disk"])
-        rows.append(Row(f"cold: {name} ({transport})", samples, "ms", figure, bar, "ratio of medians"))
-    for name in COMMANDS:
+    for transport in transports():
+        for name, (_, *bars) in COMMANDS.items():
+            samples = scaled({"cold": first[name, transport], "disk": base[name]}, 1000)
+            figure = median(samples["cold"]) / median(samples["disk"])
+            bar = bars[transport == "uring"]
+            rows.append(Row(f"cold: {name} ({transport})", samples, "ms", figure, bar, "ratio of medians"))
+    for name in names:
         samples = scaled({"again": second[name], "disk": base[name]}, 1000)
         figure = median(samples["again"]) / median(samples["disk"])
-        rows.append(Row(f"again: {name} ({transport})", samples, "ms", figure, AGAIN, "ratio of medians"))
+        rows.append(Row(f"again: {name}", samples, "ms", figure, AGAIN, "ratio of medians"))
     how, notes = "most for one command", {"late": kinds}
     rows.append(Row("requests the second time", {"late": late}, "requests", max(late), 5, how, notes))
     return rows
+
+
+def later(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
+    """The requests that came between two looks, by kind."""
+    return {
+        kind: count - before.get(kind, 0) for kind, count in after.items() if count != before.get(kind, 0)
+    }
 
 
 def git_status(options: Options) -> list[Row]:
