@@ -292,11 +292,25 @@ def copy_materialise(
     store: Store, commit: str, dir: _Path, index: _Path, *, progress: _Progress = None
 ) -> ExportDict: ...
 def copy_commit(
-    store: Store, request: RequestDict, dir: _Path, index: _Path, head: str, *, progress: _Progress = None
+    store: Store,
+    request: RequestDict,
+    dir: _Path,
+    index: _Path,
+    head: str,
+    *,
+    trust_index: bool = True,
+    progress: _Progress = None,
 ) -> CommittedDict: ...
 def copy_changes(
-    store: Store, dir: _Path, index: _Path, head: str, *, progress: _Progress = None
+    store: Store,
+    dir: _Path,
+    index: _Path,
+    head: str,
+    *,
+    trust_index: bool = True,
+    progress: _Progress = None,
 ) -> list[ChangeDict]: ...
+def copy_sync(dir: _Path) -> None: ...
 def plan_apply(
     store: Store,
     base: str,

@@ -4,9 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-__all__ = ["Machine"]
+__all__ = ["Machine", "boot_id", "same_boot"]
+
+
+def boot_id() -> str | None:
+    """What tells this start of the machine from every other; None where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+
+
+def same_boot(settings: Mapping[str, Any]) -> bool:
+    """Whether a workspace with these settings was mounted since the machine was started (or none can say)."""
+    return settings.get("boot") in (None, boot_id())
 
 
 class Machine:

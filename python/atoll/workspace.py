@@ -16,6 +16,7 @@ from atoll.drivers.base import Capture, Driver, Place
 from atoll.errors import Moved, NotFound
 from atoll.history import Change
 from atoll.importing import request
+from atoll.machine import same_boot
 from atoll.results import CommitResult, Status, UmountResult, _commit_result
 
 if TYPE_CHECKING:
@@ -232,6 +233,11 @@ class Workspace:
 
         Raises `Moved` when the branch is not where the workspace left it; nothing is lost then."""
         with self._locked():
+            if not same_boot(self.settings):
+                raise NotFound(
+                    f"'{self.branch}' was not mounted since this machine was started; `atoll mount"
+                    f" {self.branch}` looks first whether all of it was on the disk."
+                )
             if to is not None:
                 self._switch(to)
             return self._commit(
@@ -261,6 +267,7 @@ class Workspace:
         allow_empty: bool = False,
         freeze: Freeze | None = None,
         progress: Progress | None = None,
+        trust_index: bool = True,
     ) -> CommitResult:
         self._heal()
         wanted = request(
@@ -280,7 +287,7 @@ class Workspace:
 
             freeze = freezer(self.folder)
         try:
-            done = self._driver.commit(self._place(), wanted, Capture(progress, freeze))
+            done = self._driver.commit(self._place(), wanted, Capture(progress, freeze, trust_index))
         except Moved as error:
             raise self._moved() from error
         if done["commit"] != self.head:
@@ -307,8 +314,8 @@ class Workspace:
 
     status_async = paired(status)
 
-    def _changes(self, progress: Progress | None = None) -> tuple[Change, ...]:
-        raw = self._driver.changes(self._place(), Capture(progress))
+    def _changes(self, progress: Progress | None = None, trust_index: bool = True) -> tuple[Change, ...]:
+        raw = self._driver.changes(self._place(), Capture(progress, trust_index=trust_index))
         return tuple(Change._of(change) for change in raw)
 
     def umount(self, *, note: Note | None = None) -> UmountResult:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from atoll import _native, drivers, places, refs, registry
+from atoll import _native, drivers, machine, places, refs, registry
 from atoll.drivers.base import Capture, MountOptions, Place
 from atoll.errors import AtollError, Busy, Exists, NotFound, Usage
 from atoll.history import Ref
@@ -126,6 +126,7 @@ def _mount_new(
     target = _target(store, ref.name, directory)
     _check_target(store, ref, target)
     settings: dict[str, object] = {"fsync": options.fsync, "scratch": options.scratch}
+    settings["boot"] = machine.boot_id()
     settings["made_mountpoint"] = _make_target(target)
     # `present` says that it should be mounted (`mount --all`); half a copy has to be told from a whole one.
     settings |= {"mounting": os.getpid()} if chosen.name == "copy" else {"present": True}
@@ -210,7 +211,8 @@ def _mount_again(
         its_driver.recover(workspace._place(), note=note)
         _set_partial_aside(workspace, note)
         place = workspace._place()
-        if not its_driver.has_content(place):
+        fresh = not its_driver.has_content(place)
+        if fresh:
             # Nothing is kept: it starts where the branch is now. Durable before anything is mounted over it.
             workspace._save(base=ref.commit, head=ref.commit)
         elif workspace.head != ref.commit:
@@ -234,12 +236,18 @@ def _mount_again(
         made = _make_target(target)
         place.settings["made_mountpoint"] = made or bool(place.settings.get("made_mountpoint"))
         place.settings.pop("mounting", None)
+        if fresh:
+            place.settings["boot"] = machine.boot_id()
         settings = MountOptions(
             place.settings.get("fsync", options.fsync), place.settings.get("scratch", options.scratch), True
         )
         its_driver.mount(place, settings, note=note, progress=progress)
         workspace._save(place)
         registry.record("workspace", target, workspace.store.path)
+        if not machine.same_boot(place.settings):
+            from atoll.recovering import recover
+
+            recover(workspace, note=note, progress=progress)
         return workspace
 
 

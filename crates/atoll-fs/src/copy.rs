@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use atoll_store::tree::{Time, TreeView};
-use atoll_store::{Commit, Hash, Ino, Result, Store};
+use atoll_store::{Commit, Error, Hash, Ino, Result, Store};
 
 use crate::export::{ExportOptions, ExportReport, write_tree};
 use crate::import::{Captured, captured};
@@ -68,6 +68,17 @@ pub fn materialise(
     Ok(written.report)
 }
 
+/// Returns when all that is in the folder would survive a power cut. It writes out the whole file system, as the
+/// kernel does when an overlay is unmounted.
+///
+/// # Errors
+/// The system's.
+pub fn sync(dir: &Path) -> Result<()> {
+    let failed = |error| Error::io("sync", dir, error);
+    let folder = std::fs::File::open(dir).map_err(failed)?;
+    rustix::fs::syncfs(&folder).map_err(|error| failed(error.into()))
+}
+
 /// Waits until the file systems' clock is past `time`, and returns it. A time in the future (a clock that was set
 /// back) is not waited for: such files are simply read at the next capture.
 fn after(time: Time) -> Time {
@@ -86,6 +97,9 @@ pub struct CopyCapture {
     pub dir: PathBuf,
     /// Its index file.
     pub index: PathBuf,
+    /// Whether unchanged stat data vouch for contents: not after the machine went down, when the disk may have the
+    /// one without the other.
+    pub trust_index: bool,
     /// The commit that the folder was last known to equal (the workspace's head).
     pub head: Hash,
     /// How many threads; 0 means one for each processor.
@@ -112,8 +126,8 @@ impl PendingIndex {
 }
 
 /// The head's tree with what the index knows about the host's files.
-fn load_base(store: &Store, head: &Commit, known: Option<&(Hash, Index)>) -> Result<Base> {
-    let clean_before = known.map_or(Base::NEVER, |(_, index)| index.clean_before);
+fn load_base(store: &Store, head: &Commit, known: Option<&(Hash, Index)>, trust: bool) -> Result<Base> {
+    let clean_before = known.filter(|_| trust).map_or(Base::NEVER, |(_, index)| index.clean_before);
     let mut base = Base::load(store, head.record.root, clean_before)?;
     let Some((commit, index)) = known else {
         base.index(HashMap::new());
@@ -147,7 +161,7 @@ pub fn capture(
 ) -> Result<(Captured, PendingIndex)> {
     let before = store.commit(&options.head)?;
     let known = Index::load(&options.index);
-    let base = || load_base(store, &before, known.as_ref());
+    let base = || load_base(store, &before, known.as_ref(), options.trust_index);
     let mut lost: HashMap<Ino, Vec<Box<[u8]>>> = HashMap::new();
     for (ino, file) in known.iter().flat_map(|(_, index)| &index.files) {
         if !file.lost_xattrs.is_empty() {

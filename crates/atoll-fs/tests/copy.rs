@@ -51,6 +51,7 @@ impl Workspace {
         let options = CopyCapture {
             dir: self.dir.clone(),
             index: self.index.clone(),
+            trust_index: true,
             head: self.head,
             threads: 0,
             seed: None,

@@ -187,7 +187,7 @@ proptest! {
         identity.check(&place, head, &dir);
         for (at, round) in rounds.iter().enumerate() {
             round.iter().for_each(|op| apply(&dir, op));
-            let options = CopyCapture { dir: dir.clone(), index: index.clone(), head, threads: 0, seed: None };
+            let options = CopyCapture { dir: dir.clone(), index: index.clone(), trust_index: true, head, threads: 0, seed: None };
             let request = CommitRequest { branch: "main".into(), head: Some(head), ..Default::default() };
             let mut pending = None;
             let committed = commit_captured(&place.store, &request, &mut || {

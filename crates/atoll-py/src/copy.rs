@@ -9,6 +9,7 @@ use pyo3::types::{PyDict, PyList};
 
 use crate::commit::{committed, request};
 use crate::convert::{self, hash};
+use crate::errors::working;
 use crate::export::export_report;
 use crate::progress::interruptible;
 use crate::store::{Store, list};
@@ -31,13 +32,19 @@ fn copy_materialise<'py>(
     export_report(py, &report)
 }
 
-fn options(py: Python<'_>, dir: PathBuf, index: PathBuf, head: &str) -> PyResult<CopyCapture> {
-    Ok(CopyCapture { dir, index, head: hash(py, head)?, threads: 0, seed: None })
+fn options(
+    py: Python<'_>,
+    dir: PathBuf,
+    index: PathBuf,
+    head: &str,
+    trust_index: bool,
+) -> PyResult<CopyCapture> {
+    Ok(CopyCapture { dir, index, trust_index, head: hash(py, head)?, threads: 0, seed: None })
 }
 
 /// Captures a folder and commits it.
 #[pyfunction]
-#[pyo3(signature = (store, request, dir, index, head, *, progress=None))]
+#[pyo3(signature = (store, request, dir, index, head, *, trust_index=true, progress=None))]
 fn copy_commit<'py>(
     py: Python<'py>,
     store: &Store,
@@ -45,10 +52,11 @@ fn copy_commit<'py>(
     dir: PathBuf,
     index: PathBuf,
     head: &str,
+    trust_index: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let request = CommitRequest { skip_renumbered: true, ..self::request(py, request)? };
-    let options = options(py, dir, index, head)?;
+    let options = options(py, dir, index, head, trust_index)?;
     let done = interruptible(py, progress.as_ref(), |counts| {
         let mut pending = None;
         let done = import::commit_captured(&store.inner, &request, &mut || {
@@ -66,16 +74,17 @@ fn copy_commit<'py>(
 
 /// What changed in a folder since its last commit; nothing is stored.
 #[pyfunction]
-#[pyo3(signature = (store, dir, index, head, *, progress=None))]
+#[pyo3(signature = (store, dir, index, head, *, trust_index=true, progress=None))]
 fn copy_changes<'py>(
     py: Python<'py>,
     store: &Store,
     dir: PathBuf,
     index: PathBuf,
     head: &str,
+    trust_index: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyList>> {
-    let options = options(py, dir, index, head)?;
+    let options = options(py, dir, index, head, trust_index)?;
     let found = interruptible(py, progress.as_ref(), |counts| {
         let (captured, _) = copy::capture(&store.inner, &options, counts)?;
         captured.changes(&store.inner, &options.head)
@@ -83,8 +92,15 @@ fn copy_changes<'py>(
     list(py, found, |change| convert::change(py, change))
 }
 
+/// Returns when all that is in the folder would survive a power cut.
+#[pyfunction]
+fn copy_sync(py: Python<'_>, dir: PathBuf) -> PyResult<()> {
+    working(py, || copy::sync(&dir))
+}
+
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(copy_materialise, module)?)?;
     module.add_function(wrap_pyfunction!(copy_commit, module)?)?;
-    module.add_function(wrap_pyfunction!(copy_changes, module)?)
+    module.add_function(wrap_pyfunction!(copy_changes, module)?)?;
+    module.add_function(wrap_pyfunction!(copy_sync, module)?)
 }

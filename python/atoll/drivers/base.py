@@ -58,6 +58,8 @@ class Capture:
     progress: Progress | None = None
     freeze: Freeze | None = None
     """Stops the processes that write here when they never keep still."""
+    trust_index: bool = True
+    """Whether unchanged stat data vouch for contents."""
 
 
 class Driver(Protocol):

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 from atoll import _native
 from atoll.drivers.base import Capture, MountOptions, Note, Place, Progress
 from atoll.errors import Busy, Changed, NotFound
+from atoll.machine import same_boot
 from atoll.processes import users_of
 
 __all__ = ["CopyDriver"]
@@ -34,7 +36,9 @@ class CopyDriver:
         return place.folder / "index"
 
     def is_mounted(self, place: Place) -> bool:
-        return bool(place.settings.get("present")) and place.mountpoint.is_dir()
+        # After the machine went down it is to be mounted again: the disk may not have all of it.
+        here = bool(place.settings.get("present")) and same_boot(place.settings)
+        return here and place.mountpoint.is_dir()
 
     def has_content(self, place: Place) -> bool:
         return bool(place.settings.get("written")) and place.mountpoint.is_dir()
@@ -69,13 +73,22 @@ class CopyDriver:
                     " here; the store keeps them."
                 )
             place.settings["written"] = True
+            place.settings["written_ns"] = time.time_ns()
         place.settings["present"] = True
 
     def commit(self, place: Place, request: _native.RequestDict, capture: Capture) -> _native.CommittedDict:
         folder, index, head = self._there(place), self._index(place), place.record["head"]
 
         def once() -> _native.CommittedDict:
-            return _native.copy_commit(place.store, request, folder, index, head, progress=capture.progress)
+            return _native.copy_commit(
+                place.store,
+                request,
+                folder,
+                index,
+                head,
+                trust_index=capture.trust_index,
+                progress=capture.progress,
+            )
 
         try:
             return once()
@@ -92,7 +105,12 @@ class CopyDriver:
     def changes(self, place: Place, capture: Capture) -> list[_native.ChangeDict]:
         folder = self._there(place)
         return _native.copy_changes(
-            place.store, folder, self._index(place), place.record["head"], progress=capture.progress
+            place.store,
+            folder,
+            self._index(place),
+            place.record["head"],
+            trust_index=capture.trust_index,
+            progress=capture.progress,
         )
 
     def _there(self, place: Place) -> Path:
@@ -128,6 +146,8 @@ class CopyDriver:
             raise
         if changes:
             os.rename(aside, folder)
+            # What is kept is kept for good, as an overlay's unmount does it.
+            _native.copy_sync(folder)
             return len(changes)
         place.settings["written"] = False
         _remove_tree(aside)

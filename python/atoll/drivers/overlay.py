@@ -107,7 +107,7 @@ class OverlayDriver:
             "freeze": capture.freeze,
             # A store through a map leaves no trace on tmpfs: the capture that decides over deletion reads
             # all.
-            "trust_index": not (last and in_memory),
+            "trust_index": capture.trust_index and not (last and in_memory),
         }
 
     def commit(self, place: Place, request: _native.RequestDict, capture: Capture) -> _native.CommittedDict:

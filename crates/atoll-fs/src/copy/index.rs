@@ -101,7 +101,8 @@ impl Index {
     }
 }
 
-/// Replaces the index file. Not synced: a torn one is found by its checksum and costs a read.
+/// Replaces the index file. Synced: without it a capture after a power cut would not know what an ordinary user could
+/// not materialise.
 pub(crate) fn save(path: &Path, commit: &Hash, encoded: &[u8]) -> Result<()> {
     let mut bytes = Vec::with_capacity(encoded.len() + 72);
     bytes.extend_from_slice(MAGIC);
@@ -114,7 +115,7 @@ pub(crate) fn save(path: &Path, commit: &Hash, encoded: &[u8]) -> Result<()> {
     let temporary = PathBuf::from(temporary);
     let failed = |error| Error::io("write the index", path, error);
     let mut file = std::fs::File::create(&temporary).map_err(failed)?;
-    file.write_all(&bytes).map_err(failed)?;
+    file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(failed)?;
     std::fs::rename(&temporary, path).map_err(failed)
 }
 
