@@ -305,3 +305,19 @@ def test_a_wiped_database_is_rebuilt(store: atoll.Store) -> None:
     with atoll.open(store=store.path) as again:
         assert again.resolve("main") == again.resolve("a") == commit
         assert again.read("main", "a.txt") == b"one\n"
+
+
+def test_a_closed_store_lets_go_of_its_files(store: atoll.Store) -> None:
+    def held() -> list[str]:
+        places = []
+        for name in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(FileNotFoundError):  # the listing's own
+                places.append(os.readlink(f"/proc/self/fd/{name}"))
+        return [place for place in places if place.startswith(os.fspath(store.path))]
+
+    store.read("main", "a.txt")
+    assert held()
+    store.close()
+    assert held() == []
+    with pytest.raises(errors.Usage, match="was closed here"):
+        store.branches()

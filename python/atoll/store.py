@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 from atoll import _native, browsing, importing, refs, workspaces
 from atoll._async import paired
+from atoll.errors import Usage
 from atoll.finding import create_store, find_store
 from atoll.history import Change, Commit, Entry, Operation, Ref
 from atoll.results import ApplyResult, ExportResult, ImportResult
@@ -72,7 +73,18 @@ class Store:
     `main~3`, a unique prefix of a commit's id."""
 
     def __init__(self, native: _native.Store) -> None:
-        self.native = native
+        self._native: _native.Store | None = native
+        self._dir = native.dir
+
+    @property
+    def native(self) -> _native.Store:
+        """The core's store.
+
+        Raises:
+            Usage: This object was closed."""
+        if self._native is None:
+            raise Usage(f"The store {self._dir} was closed here; open it again with `atoll.open`.")
+        return self._native
 
     def __repr__(self) -> str:
         return f"Store({os.fspath(self.path)!r})"
@@ -94,12 +106,14 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Ends the use of this object. Workspaces stay mounted; what was published is safe already."""
+        """Ends the use of this object and lets go of the store's files. Workspaces stay mounted; what was
+        published is safe already."""
+        self._native = None
 
     @property
     def path(self) -> Path:
         """The store's folder."""
-        return Path(self.native.dir)
+        return Path(self._dir)
 
     @property
     def id(self) -> str:

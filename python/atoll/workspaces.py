@@ -17,6 +17,7 @@ from atoll import _native, drivers, machine, places, refs, registry
 from atoll.drivers.base import Capture, MountOptions, Place
 from atoll.errors import AtollError, Busy, Exists, NotFound, Usage
 from atoll.history import Ref
+from atoll.recovering import recover
 from atoll.workspace import LET_GO, Workspace
 
 if TYPE_CHECKING:
@@ -201,7 +202,11 @@ def _mount_again(
         place = workspace._place()
         its_driver = drivers.get(workspace.driver)
         if its_driver.is_mounted(place):
-            raise _held(workspace)
+            if machine.same_boot(place.settings):
+                raise _held(workspace)
+            # The last mount came this far and could not look for what the disk lost.
+            recover(workspace, note=note, progress=progress)
+            return workspace
         if driver not in ("auto", workspace.driver):
             raise Usage(
                 f"Workspace '{workspace.branch}' has uncommitted changes of the {workspace.driver} driver;"
@@ -245,8 +250,6 @@ def _mount_again(
         workspace._save(place)
         registry.record("workspace", target, workspace.store.path)
         if not machine.same_boot(place.settings):
-            from atoll.recovering import recover
-
             recover(workspace, note=note, progress=progress)
         return workspace
 

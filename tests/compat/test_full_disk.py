@@ -28,7 +28,7 @@ def small(home: Path) -> Iterator[Path]:
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "small", place], check=True, timeout=60)
     yield place
-    gc.collect()  # a failure that was expected holds the store's files open through its traceback
+    gc.collect()  # the traceback of an expected failure still holds the core's store, whose files are open
     subprocess.run(["umount", place], check=True, timeout=60)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import atoll
+from atoll.errors import NoSpace, NotFound
 from scripts.compare_folders import differences
 from tests.crash.disk import Disk, missing
 from tests.crash.worker import FILES, content
@@ -116,6 +117,27 @@ def test_a_workspace_never_goes_back_behind_its_commit(case: Case) -> None:
     with case.opened() as store, store.mount("a", note=notes.append) as ws:
         assert differences(out, ws.path) == [], notes
         assert ws.status().changes == ()
+
+
+def test_a_recovery_that_failed_is_done_by_the_next_mount(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.start()
+    case.cut("large_commit")
+
+    def full(*_: object) -> None:
+        raise NoSpace("The disk is full.")
+
+    with case.opened() as store:
+        with monkeypatch.context() as patch:
+            patch.setattr("atoll.recovering.write_state", full)
+            with pytest.raises(NoSpace):
+                store.mount("a")
+        with pytest.raises(NotFound, match="was not mounted since"):
+            store.workspace("a").commit("too early")
+        with store.mount("a") as ws:
+            for number in range(FILES):
+                assert (ws.path / f"n{number}").read_bytes() == content(f"n{number}")
 
 
 def test_later_work_is_told_from_what_was_lost(case: Case) -> None:
