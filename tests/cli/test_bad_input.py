@@ -134,10 +134,11 @@ def test_interrupted_import_leaves_the_previous_state(cli: Cli, project: Path) -
     time.sleep(0.4)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert process.returncode in (0, 130), err
+    # On a busy machine the signal can come before Python listens to it.
+    assert process.returncode in (0, 130, -signal.SIGINT), err
     after = cli.json("log")["commits"]
-    if process.returncode == 130:
-        assert b"Interrupted" in err and after == before
+    if process.returncode != 0:
+        assert (b"Interrupted" in err) == (process.returncode == 130) and after == before
     else:
         assert len(after) == len(before) + 1 and out
     cli("import")
