@@ -134,8 +134,8 @@ def test_an_interrupted_import_leaves_the_state_before_or_after(cli: Cli, projec
     time.sleep(0.4)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    # The signal can come before Python listens to it, in the middle, and after the commit: the state is the one
-    # before or the one after, never a third.
+    # The signal can come before Python listens to it, in the middle, and after the commit: the state is the
+    # one before or the one after, never a third.
     assert process.returncode in (0, 130, -signal.SIGINT), err
     assert (b"Interrupted" in err) == (process.returncode == 130)
     after = cli.json("log")["commits"]
