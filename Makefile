@@ -47,7 +47,7 @@ test: test-rust test-python ## every test
 
 test-rust: setup $(BIN)/.dev-tools
 	@scripts/setup.sh test
-	cargo test $(RUST_ARGS)
+	cargo test --no-fail-fast $(RUST_ARGS)
 
 # The module is brought up to date in the profile that was built last: with `make build` before, the optimised one.
 test-python:
