@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,10 @@ import atoll
 from scripts.leftovers import clean_up
 
 ATOLL = os.path.join(os.path.dirname(sys.executable), "atoll")
+
+# Who started the tests may ignore these (nohup, a job of a script), and commands inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.fixture
