@@ -25,7 +25,8 @@ def python(tools: Tools, home: Path) -> Tools:
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_NO_CONFIG": "1",
     }
-    for name in ("VIRTUAL_ENV", "UV_CACHE_DIR", "PIP_FIND_LINKS"):
+    # `make` is quiet, and then pip says nothing of what is read here.
+    for name in ("VIRTUAL_ENV", "UV_CACHE_DIR", "PIP_FIND_LINKS", "PIP_QUIET"):
         tools.env.pop(name, None)
     tools.env.update(own)
     return tools
