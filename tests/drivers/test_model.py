@@ -240,8 +240,11 @@ class Machine(RuleBasedStateMachine):
     @rule(path=PATHS, mode=st.sampled_from([0o600, 0o644, 0o755, 0o4711, 0o1777, 0o2750]))
     def chmod(self, path: str, mode: int) -> None:
         def work(top: Path) -> None:
-            if not (top / path).is_symlink():  # a target may lead anywhere
-                (top / path).chmod(mode)
+            if (top / path).is_symlink():  # a target may lead anywhere
+                return
+            if not ROOT and mode & 0o700 != 0o700 and (top / path).is_dir():
+                return  # an ordinary user would lock himself out of it
+            (top / path).chmod(mode)
 
         self.both(work)
 

@@ -69,6 +69,13 @@ fn sockets_are_said() {
 fn gnu_tar_reads_ours() {
     let place = Place::new();
     nasty_for_tar(&place);
+    if !is_root() {
+        // GNU tar sets the mode first, and then may not set the attribute.
+        let file = place.path("read only");
+        set_mode(&file, 0o644);
+        rustix::fs::lremovexattr(&file, "user.x").unwrap();
+        set_mode(&file, 0o444);
+    }
     let id = place.import().commit;
     let file = place.temp.path().join("a.tar");
     fs::write(&file, archive(&place, id)).unwrap();
