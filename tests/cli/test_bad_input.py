@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
 from pathlib import Path
-
-import pytest
 
 from tests.conftest import ATOLL, Cli
 
@@ -59,16 +56,6 @@ def test_a_git_that_is_running(cli: Cli, project: Path) -> None:
     (project / ".git" / "index.lock").touch()
     assert "index.lock" in cli.fails(7, "import")
     assert cli.fails(3, "log", "main")
-
-
-@pytest.mark.skipif(shutil.which("setpriv") is None and os.geteuid() == 0, reason="needs an ordinary user")
-def test_what_cannot_be_read(cli: Cli, project: Path, home: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root reads everything; tests/run covers the ordinary user")
-    (project / "secret").write_text("x")
-    (project / "secret").chmod(0)
-    assert "secret" in cli.fails(10, "import")
-    assert "secret" in cli.raw("import", "--skip-unreadable").stderr.decode()
 
 
 def test_secrets_are_named_once(cli: Cli, project: Path) -> None:

@@ -101,7 +101,7 @@ impl Error {
     /// A failed system call on a path: `doing` completes "atoll could not …".
     pub fn io(doing: &str, path: &Path, source: io::Error) -> Self {
         let code = code_of(&source);
-        let message = format!("atoll could not {doing} {}: {source}", path.display());
+        let message = format!("atoll could not {doing} {}: {source}.", path.display());
         Error { code, message, source: Some(source) }
     }
 }

@@ -16,7 +16,7 @@ use atoll_store::{Code, Error, Result};
 use super::SkipReason;
 use super::git_config;
 use crate::scan::host::{open_dir, open_file};
-use crate::scan::{Scan, ScanDir, join, parent};
+use crate::scan::{Scan, ScanDir, join, parent, unreadable};
 
 /// Contents (of files) and targets (of links) that the tree gets instead of the host's, by path.
 pub type Overrides = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -91,11 +91,13 @@ impl Look<'_> {
         if self.scan.dirs.get(dir).and_then(|dir| kind_of(dir, name)) != Some(FileType::File) {
             return Ok(None);
         }
-        let failed = |error: std::io::Error| Error::io("read", &self.scan.host_path(path), error);
-        let dir = open_dir(self.scan.root.as_fd(), dir).map_err(|error| failed(error.into()))?;
+        let failed = |error| unreadable("read", &self.scan.host_path(path), error, false);
+        let dir = open_dir(self.scan.root.as_fd(), dir).map_err(failed)?;
         let mut text = Vec::new();
-        let file = open_file(&dir, name).map_err(|error| failed(error.into()))?;
-        file.take(4 << 20).read_to_end(&mut text).map_err(failed)?;
+        let file = open_file(&dir, name).map_err(failed)?;
+        file.take(4 << 20)
+            .read_to_end(&mut text)
+            .map_err(|error| Error::io("read", &self.scan.host_path(path), error))?;
         Ok(Some(text))
     }
 
@@ -166,7 +168,7 @@ impl Look<'_> {
     /// A symbolic link that git follows.
     fn link(&mut self, dir: &[u8], name: &[u8]) -> Result<()> {
         let path = join(dir, name);
-        let failed = |error: rustix::io::Errno| Error::io("read", &self.scan.host_path(&path), error.into());
+        let failed = |error| unreadable("read", &self.scan.host_path(&path), error, false);
         let opened = open_dir(self.scan.root.as_fd(), dir).map_err(failed)?;
         let target = rustix::fs::readlinkat(&opened, name, Vec::new()).map_err(failed)?.into_bytes();
         let climbs = target.split(|&byte| byte == b'/').any(|name| name == b"..");

@@ -92,12 +92,7 @@ pub fn read_folder(
         let overrides = (options.prepare)(&mut scan)?;
         let assigned = assign(&scan, base, &mut ids, &mut pass.known);
         let wanted = pass.wanted(&assigned, &overrides);
-        let how = ReadOptions {
-            skip_unreadable: options.scan.skip_unreadable,
-            threads: options.scan.threads,
-            overrides: &overrides,
-            progress: options.scan.progress,
-        };
+        let how = ReadOptions { scan: &options.scan, overrides: &overrides };
         let (outcomes, bytes) = read(&scan, target, &wanted, &how)?;
         report.read_bytes += bytes;
         let mut again = BTreeSet::from_iter(assigned.torn.iter().cloned());

@@ -13,9 +13,9 @@ use rustix::io::Errno;
 use super::contents::StreamError;
 use super::xattrs::{self, Xattrs};
 use super::{Extents, Ingest, Target, edits, secrets};
-use crate::progress::{Phase, Progress, check};
+use crate::progress::{Phase, check};
 use crate::scan::host::{open_dir, open_file};
-use crate::scan::{HostStat, Scan, join};
+use crate::scan::{HostStat, Scan, ScanOptions, join, unreadable};
 
 /// How often a file that changes while it is read is read again.
 const ATTEMPTS: u32 = 10;
@@ -57,14 +57,10 @@ pub enum Outcome {
 
 /// How files are read.
 pub struct ReadOptions<'a> {
-    /// Leave out what cannot be read.
-    pub skip_unreadable: bool,
-    /// How many threads.
-    pub threads: usize,
+    /// What is left out, how many threads, who is told of every file: as the folder was scanned.
+    pub scan: &'a ScanOptions<'a>,
     /// Contents to store instead of the host's, by path.
     pub overrides: &'a BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Told of every file.
-    pub progress: &'a dyn Progress,
 }
 
 /// Files are handed to threads in runs of neighbours, which compress well together.
@@ -83,7 +79,7 @@ pub fn read(
     let next = AtomicUsize::new(0);
     let stop = AtomicBool::new(false);
     let failed: Mutex<Option<(usize, Error)>> = Mutex::new(None);
-    let threads = options.threads.clamp(1, wanted.len().div_ceil(RUN).max(1));
+    let threads = options.scan.threads.clamp(1, wanted.len().div_ceil(RUN).max(1));
     let one = || {
         let mut worker = Worker { scan, options, ingest: target.ingest(), dir: None };
         let mut outcomes = Vec::new();
@@ -93,7 +89,7 @@ pub fn read(
                 break;
             }
             for (at, file) in wanted.iter().enumerate().skip(from).take(RUN) {
-                match check(options.progress).and_then(|()| worker.file(file)) {
+                match check(options.scan.progress).and_then(|()| worker.file(file)) {
                     Ok(outcome) => outcomes.push((at, outcome)),
                     Err(error) => {
                         stop.store(true, Ordering::Relaxed);
@@ -177,18 +173,19 @@ impl Worker<'_> {
             }
             match self.attempt(file, &path) {
                 Ok(Some(content)) => {
-                    self.options.progress.advance(Phase::Read, 1, content.stat.size);
+                    self.options.scan.progress.advance(Phase::Read, 1, content.stat.size);
                     return Ok(Outcome::Read(content));
                 }
                 Ok(None) | Err(Failure::Host(Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::STALE)) => {
                     return Ok(Outcome::Gone);
                 }
                 Err(Failure::Moving) => {}
-                Err(Failure::Host(Errno::ACCESS | Errno::PERM)) if self.options.skip_unreadable => {
+                Err(Failure::Host(Errno::ACCESS | Errno::PERM)) if self.options.scan.skip_unreadable => {
                     return Ok(Outcome::Unreadable);
                 }
                 Err(Failure::Host(error)) => {
-                    return Err(Error::io("read", &self.scan.host_path(&path), error.into()));
+                    let may_skip = self.options.scan.may_skip() && !path.is_empty();
+                    return Err(unreadable("read", &self.scan.host_path(&path), error, may_skip));
                 }
                 Err(Failure::Store(error)) => return Err(error),
             }

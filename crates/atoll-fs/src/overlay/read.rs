@@ -17,7 +17,7 @@ use crate::ingest::edits::target;
 use crate::ingest::{Extents, Ingest};
 use crate::progress::{Phase, Progress, check};
 use crate::scan::host::{open_dir, open_file};
-use crate::scan::{HostStat, join};
+use crate::scan::{HostStat, join, unreadable};
 
 /// How often a file that changes while it is read is read again.
 const TRIES: u32 = 4;
@@ -255,7 +255,7 @@ impl Reader<'_> {
     fn failed(&self, wanted: &Wanted, error: Errno) -> Error {
         use std::os::unix::ffi::OsStrExt;
         let path = self.source.shown.join(std::ffi::OsStr::from_bytes(&join(&wanted.dir, &wanted.name)));
-        Error::io("read the workspace's file", &path, error.into())
+        unreadable("read the workspace's file", &path, error, false)
     }
 }
 

@@ -11,7 +11,7 @@ use rustix::fs::RawDir;
 use rustix::io::Errno;
 
 use super::host::{self, HostStat};
-use super::{ScanDir, ScanEntry, ScanOptions, coarse_now, join};
+use super::{ScanDir, ScanEntry, ScanOptions, coarse_now, join, unreadable};
 use crate::ignore::{self, Ignores};
 use crate::import::SkipReason;
 
@@ -23,7 +23,8 @@ pub(super) fn read(
     options: &ScanOptions<'_>,
     shown: &dyn Fn(&[u8]) -> PathBuf,
 ) -> Result<Option<ScanDir>> {
-    let failed = |error: Errno| Error::io("read the folder", &shown(path), error.into());
+    let may_skip = options.may_skip() && !path.is_empty();
+    let failed = |error: Errno| unreadable("read the folder", &shown(path), error, may_skip);
     let started = coarse_now();
     let opened = host::open_dir(root, path).and_then(|dir| HostStat::of(&dir).map(|stat| (dir, stat)));
     let (dir, stat) = match opened {
@@ -55,7 +56,7 @@ pub(super) fn read(
     let mut ignores = above.clone();
     if options.ignores.is_some()
         && has(&names, ignore::FILE_NAME)
-        && let Some(text) = patterns(&dir, shown, path)?
+        && let Some(text) = patterns(&dir, options, shown, path)?
     {
         ignores = above.with_file(path, &text)?;
     }
@@ -77,6 +78,14 @@ pub(super) fn read(
             Ok(stat) => stat,
             // It was listed and is gone: the folder has changed and will be read again.
             Err(Errno::NOENT) => continue,
+            // A folder that may be listed and not entered (mode r--).
+            Err(Errno::ACCESS | Errno::PERM) if options.skip_unreadable => {
+                found.skipped.push((name, SkipReason::Unreadable));
+                continue;
+            }
+            Err(error @ (Errno::ACCESS | Errno::PERM)) => {
+                return Err(unreadable("enter the folder", &shown(path), error, options.may_skip()));
+            }
             Err(error) => {
                 let place = shown(&join(path, &name));
                 return Err(Error::io("read the stat data of", &place, error.into()));
@@ -103,16 +112,28 @@ fn is_store(names: &[Box<[u8]>]) -> bool {
     has(names, b"atoll.toml") && has(names, b"packs") && (has(names, b"meta.db") || has(names, b"oplog"))
 }
 
-/// The text of the folder's `.atollignore`, when it is a file.
-fn patterns(dir: &OwnedFd, shown: &dyn Fn(&[u8]) -> PathBuf, path: &[u8]) -> Result<Option<Vec<u8>>> {
-    let failed = |error| Error::io("read", &shown(&join(path, ignore::FILE_NAME)), error);
+/// The text of the folder's `.atollignore`, when it is a file. One that cannot be read is an error even where that may
+/// be left out: what it keeps out of history is not known.
+fn patterns(
+    dir: &OwnedFd,
+    options: &ScanOptions<'_>,
+    shown: &dyn Fn(&[u8]) -> PathBuf,
+    path: &[u8],
+) -> Result<Option<Vec<u8>>> {
+    let failed = |error| unreadable("read", &shown(&join(path, ignore::FILE_NAME)), error, false);
     match HostStat::at(dir, ignore::FILE_NAME) {
         Ok(stat) if stat.kind == FileType::File => {}
         Ok(_) | Err(Errno::NOENT) => return Ok(None),
-        Err(error) => return Err(failed(error.into())),
+        // The folder cannot be entered: nothing in it can be read.
+        Err(Errno::ACCESS | Errno::PERM) if options.skip_unreadable => return Ok(None),
+        Err(error @ (Errno::ACCESS | Errno::PERM)) => {
+            return Err(unreadable("enter the folder", &shown(path), error, options.may_skip()));
+        }
+        Err(error) => return Err(failed(error)),
     }
     let mut text = Vec::new();
-    let mut file = host::open_file(dir, ignore::FILE_NAME).map_err(|error| failed(error.into()))?;
-    file.read_to_end(&mut text).map_err(failed)?;
+    let mut file = host::open_file(dir, ignore::FILE_NAME).map_err(failed)?;
+    file.read_to_end(&mut text)
+        .map_err(|error| Error::io("read", &shown(&join(path, ignore::FILE_NAME)), error))?;
     Ok(Some(text))
 }

@@ -15,6 +15,7 @@ use std::sync::{Condvar, Mutex};
 
 use atoll_store::tree::{FileType, Time};
 use atoll_store::{Code, Error, Result};
+use rustix::io::Errno;
 
 use crate::ignore::Ignores;
 use crate::import::SkipReason;
@@ -74,6 +75,27 @@ pub struct ScanOptions<'a> {
     pub progress: &'a dyn Progress,
 }
 
+impl ScanOptions<'_> {
+    /// Whether it could be left out that something cannot be read, and was not asked for: an import.
+    pub fn may_skip(&self) -> bool {
+        self.ignores.is_some() && !self.skip_unreadable
+    }
+}
+
+/// Reading failed: `doing` completes "atoll could not …". Where the right to read is missing, the message says what
+/// to do; `may_skip` as [`ScanOptions::may_skip`].
+pub fn unreadable(doing: &str, path: &Path, error: Errno, may_skip: bool) -> Error {
+    let mut failed = Error::io(doing, path, error.into());
+    if matches!(error, Errno::ACCESS | Errno::PERM) {
+        failed.message.push_str(" Give yourself the right to read it (chmod u+rX) and try again");
+        failed.message.push_str(match may_skip {
+            true => ", or leave out what cannot be read with --skip-unreadable.",
+            false => ".",
+        });
+    }
+    failed
+}
+
 /// A scanned folder and all below it.
 pub struct Scan {
     /// The folder, as it was given.
@@ -119,7 +141,7 @@ impl Scan {
         use rustix::fs::{Mode, OFlags};
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(folder, flags, Mode::empty())
-            .map_err(|error| Error::io("read the folder", folder, error.into()))?;
+            .map_err(|error| unreadable("read the folder", folder, error, false))?;
         let mut scan = Scan { folder: folder.to_owned(), root, dirs: BTreeMap::new() };
         let ignores = options.ignores.clone().unwrap_or_default();
         scan.read(vec![(Box::default(), ignores)], options)?;
