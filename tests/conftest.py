@@ -80,7 +80,8 @@ def store(project: Path) -> Iterator[atoll.Store]:
         yield made
 
 
-def _overlay_reason(folder: Path) -> str | None:
+def overlay_reason(folder: Path) -> str | None:
+    """Why no overlay can be mounted with its data in this folder."""
     from atoll.drivers.base import MountOptions
     from atoll.drivers.overlay import OverlayDriver
 
@@ -91,7 +92,7 @@ def _overlay_reason(folder: Path) -> str | None:
 def driver(request: pytest.FixtureRequest, home: Path) -> str:
     """Each driver by name; overlay is left out, with the reason, where it cannot be had."""
     name: str = request.param
-    if name == "overlay" and (reason := _overlay_reason(home)) is not None:
+    if name == "overlay" and (reason := overlay_reason(home)) is not None:
         pytest.skip(f"overlay: {reason}")
     return name
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from scripts.leftovers import clean_up
+from tests.conftest import overlay_reason
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "SEMANTICS.md"
@@ -110,11 +111,6 @@ class Shell:
         self.process.wait()
 
 
-def may_mount() -> bool:
-    """Whether overlays can be mounted: root with a FUSE device is what the driver asks for."""
-    return os.geteuid() == 0 and os.path.exists("/dev/fuse")
-
-
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
     place = tmp_path.resolve()
@@ -144,9 +140,9 @@ SECTIONS = parse(DOCUMENT.read_text()) if DOCUMENT.exists() else []
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=[section.title for section in SECTIONS])
-def test_example(section: Section, shell: Shell) -> None:
-    if section.overlay and not may_mount():
-        pytest.skip("needs the right to mount")
+def test_example(section: Section, shell: Shell, tmp_path: Path) -> None:
+    if section.overlay and (reason := overlay_reason(tmp_path)) is not None:
+        pytest.skip(f"overlay: {reason}")
     for step in section.steps:
         output, exit_code = shell.run(step.command)
         where = f"docs/SEMANTICS.md:{step.line}: $ {step.command}"
