@@ -8,6 +8,8 @@ ctime.
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,28 +31,48 @@ def recover(workspace: Workspace, *, note: Note, progress: Progress | None) -> N
     Raises:
         AtollError: It could not be captured or written; the next mount tries again.
     """
-    settings = workspace.settings
-    head = workspace.head
-    since = int(settings.get("written_ns", 0))
-    if head != workspace.base:
-        since = max(since, workspace.store.commit(head).time_ns)
-    if since and workspace.store.ref(workspace.branch).commit == head:
-        changes = workspace._changes(progress, trust_index=False)
-        lost = [change for change in changes if _is_lost(workspace.path, change, since)]
-        if lost:
-            workspace._commit(
-                "found after the machine went down", kind="recover", progress=progress, trust_index=False
-            )
-            paths = {path for change in lost for path in (change.path, change.old_path) if path is not None}
-            write_state(workspace, head, sorted(paths), progress)
-            done = workspace._commit(f"bring back what {head[:12]} had", kind="recover", trust_index=False)
-            note(
-                f"The machine went down before all of '{workspace.branch}' was on the disk; {len(lost)} paths"
-                f" were brought back from its last commit. What was found is {done.commit[:12]}~1."
-            )
+    todo = workspace.folder / "recover"
+    if todo.exists():
+        # An earlier try was cut off. What it has touched cannot be told from a person's work any more.
+        good, paths = json.loads(todo.read_text())
+    else:
+        good, paths = workspace.head, _lost_paths(workspace, progress)
+    if paths:
+        _write_durably(todo, json.dumps([good, paths]))
+        # All that is there now, so that nothing that is taken for lost can be lost by that.
+        message = "found after the machine went down"
+        found = workspace._commit(message, kind="recover", progress=progress, trust_index=False)
+        write_state(workspace, good, paths, progress)
+        workspace._commit(f"bring back what {good[:12]} had", kind="recover", trust_index=False)
+        note(
+            f"The machine went down before all of '{workspace.branch}' was on the disk; {len(paths)} paths"
+            f" were brought back from its last commit. What was found is {found.commit[:12]}."
+        )
     place = workspace._place()
     place.settings["boot"] = machine.boot_id()
     workspace._save(place)
+    todo.unlink(missing_ok=True)
+
+
+def _write_durably(path: Path, text: str) -> None:
+    new = path.with_name(f"{path.name}.new")
+    with new.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    new.rename(path)
+
+
+def _lost_paths(workspace: Workspace, progress: Progress | None) -> list[str]:
+    """The paths, sorted, that differ from the last commit and that nobody can have changed since."""
+    since = int(workspace.settings.get("written_ns", 0))
+    if workspace.head != workspace.base:
+        since = max(since, workspace.store.commit(workspace.head).time_ns)
+    if not since or workspace.store.ref(workspace.branch).commit != workspace.head:
+        return []
+    changes = workspace._changes(progress, trust_index=False)
+    lost = [change for change in changes if _is_lost(workspace.path, change, since)]
+    return sorted({path for change in lost for path in (change.path, change.old_path) if path is not None})
 
 
 def _is_lost(folder: Path, change: Change, since: int) -> bool:
