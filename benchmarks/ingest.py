@@ -110,6 +110,7 @@ def second_commit(options: Options) -> list[Row]:
         made.import_folder(empty)
         workspace = made.fork("main", "try").mount()
         small_files(workspace.path / "tree", files)
+        time.sleep(0.05)  # what is written in the clock tick of a commit is read again by the next
         workspace.commit("many files")
         changed = sorted((workspace.path / "tree").rglob("*.txt"))[:: files // 10][:10]
         upper = workspace.folder / "upper"
