@@ -165,7 +165,7 @@ def _user_allow_other(machine: Machine) -> Check | None:
 
 def _uring(machine: Machine) -> Check:
     setting = machine.read("/sys/module/fuse/parameters/enable_uring")
-    gives = "ATOLL_TRANSPORT=uring (faster cold reads)"
+    gives = "ATOLL_TRANSPORT=uring (faster cold reads on a busy machine)"
     if setting is None:
         need = ".".join(map(str, URING_KERNEL))
         detail = f"FUSE over io_uring is not there (Linux {need})."

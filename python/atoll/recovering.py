@@ -8,8 +8,6 @@ ctime.
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,14 +29,17 @@ def recover(workspace: Workspace, *, note: Note, progress: Progress | None) -> N
     Raises:
         AtollError: It could not be captured or written; the next mount tries again.
     """
-    todo = workspace.folder / "recover"
-    if todo.exists():
-        # An earlier try was cut off. What it has touched cannot be told from a person's work any more.
-        good, paths = json.loads(todo.read_text())
-    else:
-        good, paths = workspace.head, _lost_paths(workspace, progress)
+    # What status has read is known by stat data, which vouch for nothing now.
+    (workspace.folder / "looked").unlink(missing_ok=True)
+    # What an earlier try that was cut off has touched cannot be told from a person's work any more.
+    good, paths = workspace.settings.get("recover") or (workspace.head, _lost_paths(workspace, progress))
     if paths:
-        _write_durably(todo, json.dumps([good, paths]))
+        _set(workspace, recover=[good, paths])
+        if workspace.store.ref(workspace.branch).commit != workspace.head:
+            # The branch went on without this workspace, which gets one of its own.
+            moved, branch = workspace.branch, f"{workspace.branch}-recovered-{workspace.head[:8]}"
+            workspace._switch(branch)
+            note(f"'{moved}' moved since this workspace was mounted; it is on branch '{branch}' now.")
         # All that is there now, so that nothing that is taken for lost can be lost by that.
         message = "found after the machine went down"
         found = workspace._commit(message, kind="recover", progress=progress, trust_index=False)
@@ -48,19 +49,14 @@ def recover(workspace: Workspace, *, note: Note, progress: Progress | None) -> N
             f"The machine went down before all of '{workspace.branch}' was on the disk; {len(paths)} paths"
             f" were brought back from its last commit. What was found is {found.commit[:12]}."
         )
+    _set(workspace, recover=None, boot=machine.boot_id())
+
+
+def _set(workspace: Workspace, **values: object) -> None:
+    """Durable on return."""
     place = workspace._place()
-    place.settings["boot"] = machine.boot_id()
+    place.settings.update(values)
     workspace._save(place)
-    todo.unlink(missing_ok=True)
-
-
-def _write_durably(path: Path, text: str) -> None:
-    new = path.with_name(f"{path.name}.new")
-    with new.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    new.rename(path)
 
 
 def _lost_paths(workspace: Workspace, progress: Progress | None) -> list[str]:
@@ -68,7 +64,7 @@ def _lost_paths(workspace: Workspace, progress: Progress | None) -> list[str]:
     since = int(workspace.settings.get("written_ns", 0))
     if workspace.head != workspace.base:
         since = max(since, workspace.store.commit(workspace.head).time_ns)
-    if not since or workspace.store.ref(workspace.branch).commit != workspace.head:
+    if not since:
         return []
     changes = workspace._changes(progress, trust_index=False)
     lost = [change for change in changes if _is_lost(workspace.path, change, since)]

@@ -33,7 +33,7 @@ def restore(
 
 
 def restore_branch(
-    store: Store, branch: str, source: str, paths: Iterable[str], progress: Progress | None
+    store: Store, branch: str, source: str, paths: Iterable[str], *, progress: Progress | None
 ) -> CommitResult:
     """The same for a branch whose workspace is not mounted, or that has none: mounted meanwhile."""
     store.resolve(source)  # Before anything is mounted for it.

@@ -364,7 +364,7 @@ class Workspace:
         from atoll import restoring
 
         if not self.mounted:
-            return restoring.restore_branch(self.store, self.branch, source, paths, progress)
+            return restoring.restore_branch(self.store, self.branch, source, paths, progress=progress)
         with self._locked():
             return restoring.restore(self, source, list(paths), progress)
 

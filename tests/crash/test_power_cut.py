@@ -140,6 +140,20 @@ def test_a_recovery_that_failed_is_done_by_the_next_mount(
                 assert (ws.path / f"n{number}").read_bytes() == content(f"n{number}")
 
 
+def test_losses_are_found_although_the_branch_moved(case: Case) -> None:
+    case.start()
+    case.cut("large_commit")
+    with case.opened() as store:
+        last = store.resolve("a")
+        store.import_folder(case.source / "d3", branch="a", replace=True)
+        moved = store.resolve("a")
+        with store.mount("a") as ws:
+            assert store.resolve("a") == moved and ws.branch.startswith("a-recovered-")
+            for number in range(FILES):
+                assert (ws.path / f"n{number}").read_bytes() == content(f"n{number}")
+            assert store.commit(last).content == store.commit(ws.branch).content
+
+
 def test_later_work_is_told_from_what_was_lost(case: Case) -> None:
     case.start()
     case.cut("commit_and_go_on")

@@ -6,7 +6,8 @@
 //! twice. No symbolic link in the target is followed.
 //!
 //! A changed file is a new file with the result's mode, owner and attributes; its modification time is now, so that
-//! build tools see it, unless the result's times are asked for too. Whoever wants an undo commits the folder before ([`plan`] tells whether that is needed).
+//! build tools see it, unless the result's times are asked for too. Whoever wants an undo commits the folder before
+//! ([`plan`] tells whether that is needed).
 
 mod check;
 mod fault;

@@ -1,8 +1,8 @@
 //! Keeps idle processors from halting while requests come fast.
 //!
 //! A caller sleeps while its request is answered, and on a machine with little else to do its processor halts.
-//! To wake a halted processor costs more than to answer: in a virtual machine without halt polling some 40 µs of
-//! the 55 µs that a cold READDIRPLUS took (docs/PERFORMANCE.md). The kernel's answer is power management's quality
+//! To wake a halted processor costs more than to answer: in a virtual machine without halt polling it was half of
+//! the time of cold reads (docs/notes/history-mount.md). The kernel's answer is power management's quality
 //! of service: while somebody holds `/dev/cpu_dma_latency` at 0, an idle processor polls, and is woken by a write
 //! to memory. It is held only in a burst of requests, and the kernel takes it back when the holder dies.
 

@@ -1,7 +1,7 @@
 //! The FUSE wire, small and fast: the kernel's structures ([`abi`]), how a mount comes to be ([`mount`]), and
 //! a [`Session`] that answers requests for a [`FileSystem`] over one of two transports: `/dev/fuse` with a
 //! short spin before it blocks ([`dev`], the default: it survives the death of its process), or FUSE over
-//! io_uring ([`uring`], faster, opt-in). It knows no store.
+//! io_uring ([`uring`], opt-in). It knows no store.
 
 pub mod abi;
 mod awake;

@@ -1,6 +1,7 @@
 //! FUSE over io_uring (kernel 6.14 and later, turned on for the machine by root): one queue and one thread for
-//! each CPU, which answers on the CPU that asks. Faster than `/dev/fuse`, but when the process is killed what
-//! it was answering fails, and the connection is lost.
+//! each CPU, which answers on the CPU that asks. Faster than `/dev/fuse` where no processor is idle
+//! (docs/notes/history-mount.md), but when the process is killed what it was answering fails, and the connection
+//! is lost.
 //!
 //! The connection begins on `/dev/fuse`; once every queue has registered, requests come through the rings.
 //! FORGET and INTERRUPT still come through the device.

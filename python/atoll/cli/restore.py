@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
 import click
 
 from atoll.cli import common, output
+
+if TYPE_CHECKING:
+    from atoll.results import CommitResult
 
 
 @click.command("restore", **common.COMMAND)
@@ -33,19 +40,17 @@ def command(
     from atoll import restoring
     from atoll.errors import NotFound
 
+    restore: Callable[..., CommitResult]
     try:
         found = common.workspace_of(store, workspace)
-        branch = found.branch
+        branch, restore = found.branch, found.restore
     except NotFound:
         opened = common.open_store(store)
         if workspace is None or not any(ref.name == workspace for ref in opened.branches()):
             raise
-        branch = workspace
-        with common.progress("restore") as progress:
-            result = restoring.restore_branch(opened, branch, source, paths, progress)
-    else:
-        with common.progress("restore") as progress:
-            result = found.restore(source, paths, progress=progress)
+        branch, restore = workspace, partial(restoring.restore_branch, opened, workspace)
+    with common.progress("restore") as progress:
+        result = restore(source, paths, progress=progress)
     if as_json:
         output.print_json({"branch": branch, "commit": result.commit, "changed": result.changed})
     elif result.changed:

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use atoll_store::tree::{Change, FileType, Key, TreeView, Value, diff};
 use atoll_store::{Num, Objects, Result};
-use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use super::ApplyOptions;
 use super::select::is_below;
 use super::target::{Here, Target};
+use crate::export::meta::times;
 use crate::scan::parent;
 
 /// Sets the times of all that was changed, of the folders it came to and went from, and of what differs between the
@@ -34,9 +35,7 @@ pub(super) fn set(
         if !same || host.mtime == inode.mtime {
             continue;
         }
-        let mtime = Timespec { tv_sec: inode.mtime.sec, tv_nsec: i64::from(inode.mtime.nsec) };
-        let unchanged = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ };
-        let times = Timestamps { last_access: unchanged, last_modification: mtime };
+        let times = times(inode.mtime);
         let set = if path.is_empty() {
             rustix::fs::utimensat(target.root(), c".", &times, AtFlags::empty())
         } else {

@@ -117,7 +117,8 @@ fn attribute(lost: &mut Vec<Lost>, name: &[u8], result: rustix::io::Result<()>) 
     }
 }
 
-fn times(mtime: Time) -> Timestamps {
+/// For a file that has this modification time; its access time is not kept, so it gets the same.
+pub(crate) fn times(mtime: Time) -> Timestamps {
     let mtime = Timespec { tv_sec: mtime.sec, tv_nsec: i64::from(mtime.nsec) };
     Timestamps { last_access: mtime, last_modification: mtime }
 }

@@ -1,9 +1,10 @@
 //! Frees what nothing names any more.
 //!
 //! What is kept: the history of every branch and tag, of what each retained operation let go or brought, of every
-//! workspace's base and head, and, while a history server runs, of every commit that has a slot. Marking and copying happen without the store's lock; then, under it, what was
-//! published meanwhile is marked too, the result is recorded, and the epoch moves, so that a writer that found
-//! something before notices. Files go last, when nothing durable names them any more.
+//! workspace's base and head, and, while a history server runs, of every commit that has a slot. Marking and
+//! copying happen without the store's lock; then, under it, what was published meanwhile is marked too, the result
+//! is recorded, and the epoch moves, so that a writer that found something before notices. Files go last, when
+//! nothing durable names them any more.
 
 mod log;
 mod mark;
