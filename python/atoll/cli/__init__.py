@@ -41,6 +41,7 @@ COMMANDS: dict[str, str] = {
     "path": "Print where a workspace or a commit can be read.",
     "stats": "Show what the store holds and how large it is.",
     "gc": "Free what nothing needs any more.",
+    "lab": "Measure file systems: ours and others, honestly.",
     "doctor": "Check what this machine offers and how to mend what is missing.",
     "completion": "Print the shell's completion script.",
     "version": "Print the version.",

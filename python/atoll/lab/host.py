@@ -1,0 +1,93 @@
+"""What a reader has to know about the machine before believing a figure."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from atoll.lab.record import Host
+from atoll.machine import Machine
+
+__all__ = ["Mount", "describe", "free_space", "may_mount", "mount_of", "version_of"]
+
+CAP_SYS_ADMIN = 21
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A line of /proc/self/mounts."""
+
+    point: str
+    kind: str
+    options: str
+    source: str
+
+
+def mount_of(folder: Path) -> Mount:
+    """The mount that a folder lies on."""
+    best = Mount("", "unknown", "", "")
+    where = os.fsencode(os.path.realpath(folder))
+    for line in Path("/proc/self/mounts").read_bytes().splitlines():
+        source, point, kind, options = line.split()[:4]
+        point = re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), point)
+        inside = where == point or where.startswith(point.rstrip(b"/") + b"/")
+        # Of two mounts on one point the later one is seen.
+        if inside and len(os.fsdecode(point)) >= len(best.point):
+            best = Mount(os.fsdecode(point), kind.decode(), options.decode(), os.fsdecode(source))
+    return best
+
+
+def may_mount() -> bool:
+    """Whether this process may mount file systems."""
+    return Machine().capable(CAP_SYS_ADMIN)
+
+
+def free_space(folder: Path) -> tuple[int, int]:
+    """Bytes and inodes that this user can still have there; a file system that counts no inodes gives a
+    large number."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize, found.f_favail if found.f_files else 1 << 62
+
+
+def version_of(*command: str) -> str | None:
+    """The first line that a program prints about its version; None when it is not there."""
+    if shutil.which(command[0]) is None:
+        return None
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    lines = (done.stdout.strip() or done.stderr.strip()).splitlines()
+    return lines[0].strip() if lines else None
+
+
+def _field(path: str, name: str) -> str:
+    try:
+        text = Path(path).read_text()
+    except OSError:
+        return ""
+    match = re.search(rf"^{re.escape(name)}\s*:\s*(.*)$", text, re.MULTILINE)
+    return match[1].strip() if match else ""
+
+
+def describe() -> Host:
+    """The machine, before the run."""
+    machine = Machine()
+    virtual = machine.container or (
+        "virtual machine" if "hypervisor" in _field("/proc/cpuinfo", "flags") else ""
+    )
+    return Host(
+        kernel=platform.release(),
+        machine=platform.machine(),
+        cpu=_field("/proc/cpuinfo", "model name") or platform.processor(),
+        cpus=len(os.sched_getaffinity(0)),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        virtual=virtual,
+        load_before=list(os.getloadavg()),
+        versions={"python": platform.python_version()},
+    )

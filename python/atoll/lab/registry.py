@@ -1,0 +1,108 @@
+"""Finds suites and targets by name: ours, and those that other packages register.
+
+A package adds a suite with an entry point in the group `atoll.lab.suites` (a subclass of `Suite`), a target
+with one in `atoll.lab.targets` (a subclass of `Target`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import re
+from collections.abc import Iterable
+from importlib.metadata import entry_points
+
+from atoll.errors import Usage
+from atoll.lab.model import Suite, Target
+
+__all__ = ["SUITES", "TARGETS", "parse_target", "seconds", "suite", "suites", "target_kinds"]
+
+#: Our own, in the order of a report: name to module and class.
+SUITES: dict[str, str] = {
+    "fs-bench": "atoll.lab.suites.fs_bench:FsBench",
+}
+
+#: Our own kinds of targets.
+TARGETS: dict[str, str] = {
+    "path": "atoll.lab.targets.path:PathTarget",
+    "tmpfs": "atoll.lab.targets.tmpfs:TmpfsTarget",
+}
+
+
+def _load(place: str) -> type:
+    module, _, name = place.partition(":")
+    loaded = getattr(importlib.import_module(module), name)
+    assert isinstance(loaded, type)
+    return loaded
+
+
+def _known(ours: dict[str, str], group: str) -> dict[str, str]:
+    found = {point.name: point.value for point in entry_points(group=group)}
+    return ours | {name: value for name, value in found.items() if name not in ours}
+
+
+def suites() -> list[str]:
+    """The names of all suites."""
+    return list(_known(SUITES, "atoll.lab.suites"))
+
+
+def suite(name: str) -> Suite:
+    """The suite of this name. Raises `Usage` with the nearest ones."""
+    known = _known(SUITES, "atoll.lab.suites")
+    if name not in known:
+        raise Usage(f"There is no suite '{name}'{_nearest(name, known)}")
+    made: Suite = _load(known[name])()
+    return made
+
+
+def target_kinds() -> dict[str, type[Target]]:
+    """Every kind of target, by name."""
+    return {name: _load(place) for name, place in _known(TARGETS, "atoll.lab.targets").items()}
+
+
+def parse_target(text: str) -> Target:
+    """A target from the command line: `[NAME=]KIND[:ARGUMENT][,KEY=VALUE...]`, or `[NAME=]FOLDER`, where a
+    folder has a slash in it or is `.`. Raises `Usage`."""
+    name, spec = _split_name(text)
+    known = _known(TARGETS, "atoll.lab.targets")
+    if "/" in spec.split(",")[0].split(":")[0] or spec in (".", "..", "~"):
+        folder = os.path.expanduser(spec)
+        made: Target = _load(known["path"])(name or spec, text, folder)
+        return made
+    head, *rest = spec.split(",")
+    kind, _, argument = head.partition(":")
+    if kind not in known:
+        hint = _nearest(kind, known)
+        raise Usage(f"There is no target '{kind}'{hint} A folder is written with a slash, as ./{kind}.")
+    settings = {}
+    for each in rest:
+        key, equals, value = each.partition("=")
+        settings[key] = value if equals else "yes"
+    other: Target = _load(known[kind])(name or spec, text, argument, settings)
+    return other
+
+
+def seconds(text: str) -> float:
+    """A time as people write it: `0.5ms`, `200us`, `2s`, `1.5` (seconds). Raises `Usage`."""
+    units = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
+    match = re.fullmatch(r"\s*([0-9.]+)\s*(us|µs|ms|s|min)?\s*", text)
+    try:
+        if match is None:
+            raise ValueError
+        return float(match[1]) * units[match[2] or "s"]
+    except ValueError as error:
+        raise Usage(f"'{text}' is no time; write it as 0.5ms, 200us or 2s.") from error
+
+
+def _split_name(text: str) -> tuple[str, str]:
+    name, equals, spec = text.partition("=")
+    # An equals sign in the settings of an unnamed target is not the one that ends a name.
+    if equals and not any(sign in name for sign in ":,/."):
+        return name, spec
+    return "", text
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=3)
+    return f"; did you mean {' or '.join(near)}?" if near else f"; there are {', '.join(known)}."

@@ -1,0 +1,377 @@
+"""Runs suites on targets: interleaved, shuffled, every sample kept, whatever fails."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import atoll
+from atoll.errors import AtollError, Busy, NoSpace, PermissionDenied, Usage
+from atoll.lab import host
+from atoll.lab.model import Barrier, Handle, Job, Options, Row, Scenario, Suite, Target, Unavailable
+from atoll.lab.record import Failure, Record, RowRecord, Sample, SuiteRecord, TargetRecord
+from atoll.lab.sampling import Taken, take
+from atoll.lab.worker import WORK_PREFIX
+
+__all__ = ["Progress", "run"]
+
+Progress = Callable[[str], None]
+"""Takes a line about what is done just now."""
+
+_NO_BARRIER = Barrier(kind="none", note="it was not started")
+
+
+@dataclass
+class _Running:
+    target: Target
+    record: TargetRecord
+    handle: Handle | None = None
+
+    @property
+    def lives(self) -> bool:
+        return self.handle is not None and self.record.died is None
+
+
+def run(
+    suites: Sequence[Suite],
+    targets: Sequence[Target],
+    options: Options,
+    *,
+    place: Path,
+    command: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Record:
+    """Measures; returns the record, also when it was interrupted (then it says so in `partial`).
+
+    `place` is a folder on a disk for the lab's own files: images, stores, inputs. Everything below it is
+    gone at the end.
+
+    Raises:
+        Usage: two targets have one name, or there is nothing to do.
+        Busy: another run works in `place`.
+        NoSpace: the work would not fit; nothing was done.
+    """
+    names = [target.name for target in targets]
+    if doubled := next((name for name in names if names.count(name) > 1), None):
+        raise Usage(
+            f"Two targets are called {doubled}; give one of them a name of its own, as other={doubled}."
+        )
+    if not suites:
+        raise Usage("Name a suite; `atoll lab suites` lists them.")
+    say = progress or (lambda line: None)
+    record = Record(
+        lab=atoll.__version__,
+        command=list(command),
+        started=_now(),
+        ended="",
+        options=options,
+        host=host.describe(),
+        targets=[],
+        suites=[],
+    )
+    with _held(place), _scratch(place) as scratch, _interruptible():
+        running = [_Running(target, _described(target)) for target in targets]
+        record.targets = [each.record for each in running]
+        try:
+            for each in running:
+                say(f"starting {each.target.name}")
+                _start(each, scratch)
+            _overhead(record, running, options)
+            for suite in suites:
+                _suite(record, suite, running, options, scratch, say)
+        except KeyboardInterrupt:
+            record.partial = "interrupted"
+            say("interrupted; taking everything down")
+        finally:
+            _stop(running)
+    record.ended = _now()
+    record.host.load_after = list(os.getloadavg())
+    return record
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@contextlib.contextmanager
+def _held(place: Path) -> Iterator[None]:
+    """Two runs at once on one disk would measure each other."""
+    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise Busy(
+            f"Another run of the lab works in {place}; wait for it, or give --place another folder."
+        ) from error
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _scratch(place: Path) -> Iterator[Path]:
+    try:
+        scratch = Path(tempfile.mkdtemp(prefix=".atoll-lab.", dir=place))
+    except OSError as error:
+        raise PermissionDenied(
+            f"{place} cannot be written to ({error.strerror}); give --place a folder of your own."
+        ) from error
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """SIGTERM and SIGHUP end a run as Ctrl-C does: everything is unmounted."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    try:
+        before = [signal.signal(number, interrupt) for number in numbers]
+    except ValueError:  # not in the main thread: whoever called us takes the signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _described(target: Target) -> TargetRecord:
+    return TargetRecord(name=target.name, kind=target.kind, spec=target.spec, barrier=_NO_BARRIER)
+
+
+def _start(each: _Running, scratch: Path) -> None:
+    target, record = each.target, each.record
+    if missing := target.missing():
+        record.unavailable = missing
+        return
+    own = scratch / f"target-{target.name.replace('/', '_')}"
+    own.mkdir(parents=True)
+    try:
+        each.handle = target.start(own)
+    except (Unavailable, OSError, subprocess.SubprocessError) as error:
+        record.unavailable = str(error)
+        return
+    # Inputs are one set for all targets, on the disk.
+    shared = scratch / "inputs"
+    shared.mkdir(exist_ok=True)
+    each.handle = Handle(
+        name=each.handle.name,
+        kind=each.handle.kind,
+        root=each.handle.root,
+        scratch=os.fspath(shared),
+        barrier=each.handle.barrier,
+        commit=each.handle.commit,
+        facts=each.handle.facts,
+    )
+    mount = host.mount_of(Path(each.handle.root))
+    record.barrier = each.handle.barrier
+    record.root = each.handle.root
+    record.file_system, record.mount_options = mount.kind, mount.options
+    record.versions = target.versions()
+    record.facts = each.handle.facts
+
+
+def _stop(running: Sequence[_Running]) -> None:
+    # A second Ctrl-C must not leave mounts behind.
+    before = signal.getsignal(signal.SIGINT)
+    with contextlib.suppress(ValueError):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        for each in reversed(running):
+            try:
+                each.target.stop()
+            except (AtollError, OSError, subprocess.SubprocessError) as error:
+                each.record.died = each.record.died or f"it could not be stopped: {error}"
+    finally:
+        with contextlib.suppress(ValueError):
+            signal.signal(signal.SIGINT, before)
+
+
+def _overhead(record: Record, running: Sequence[_Running], options: Options) -> None:
+    for each in running:
+        if each.handle is not None:
+            job = Job(suite="", scenario="", options=options, handle=each.handle, rep=0)
+            record.overhead[each.target.name] = take(job, 120).overhead
+
+
+def _suite(
+    record: Record, suite: Suite, running: list[_Running], options: Options, scratch: Path, say: Progress
+) -> None:
+    made = SuiteRecord(
+        name=suite.name,
+        title=suite.title,
+        about=suite.about,
+        version=suite.version,
+        rows=[],
+        summaries=list(suite.summaries),
+    )
+    record.suites.append(made)
+    own = suite.contenders(options)
+    if own is not None:
+        running = [_Running(target, _described(target)) for target in own]
+        record.targets += [each.record for each in running]
+    made.targets = [each.target.name for each in running]
+    try:
+        if own is not None:
+            for each in running:
+                _start(each, scratch)
+        scenarios = suite.scenarios(options)
+        shared = scratch / "inputs"
+        shared.mkdir(exist_ok=True)
+        say(f"{suite.name}: preparing")
+        try:
+            suite.prepare(options, shared)
+        except Unavailable as error:
+            made.unavailable = str(error)
+            return
+        _room(suite, scenarios, running)
+        for scenario in scenarios:
+            _scenario(made, suite, scenario, running, options, say)
+    finally:
+        if own is not None:
+            _stop(running)
+
+
+def _room(suite: Suite, scenarios: Sequence[Scenario], running: Sequence[_Running]) -> None:
+    """Whether the largest scenario fits on each target."""
+    size = max((scenario.bytes for scenario in scenarios), default=0)
+    files = max((scenario.files for scenario in scenarios), default=0)
+    for each in running:
+        if each.handle is None or each.record.died:
+            continue
+        free, inodes = host.free_space(Path(each.handle.root))
+        if free < size or inodes < files:
+            raise NoSpace(
+                f"{suite.name} needs {size / 1e6:,.0f} MB and {files:,} files on {each.target.name}, which "
+                f"has {free / 1e6:,.0f} MB and {inodes:,}; make room, or take a smaller --scale."
+            )
+
+
+def _scenario(
+    made: SuiteRecord,
+    suite: Suite,
+    scenario: Scenario,
+    running: Sequence[_Running],
+    options: Options,
+    say: Progress,
+) -> None:
+    rows = {row.name: _row_record(scenario, row) for row in scenario.rows}
+    made.rows += rows.values()
+    for each in running:
+        why = each.record.unavailable or _lacking(scenario)
+        for row in scenario.rows:
+            if why:
+                rows[row.name].unavailable[each.target.name] = why
+            elif row.needs_commit and each.handle and not each.handle.commit:
+                rows[row.name].unavailable[each.target.name] = "this target has no commits"
+    if _lacking(scenario):
+        return
+    reps = scenario.reps if scenario.reps is not None else options.reps
+    rng = random.Random(f"{options.seed} {suite.name} {scenario.name}")
+    for rep in range(-scenario.warm_ups if not options.quick else 0, reps):
+        order = [each for each in running if each.handle is not None]
+        rng.shuffle(order)
+        which = "warm-up" if rep < 0 else f"{rep + 1}/{reps}"
+        for place, each in enumerate(order):
+            say(f"{suite.name}: {scenario.name}, {which}, {each.target.name}")
+            _one(made, rows, suite, scenario, each, options, rep, place)
+
+
+def _one(
+    made: SuiteRecord,
+    rows: dict[str, RowRecord],
+    suite: Suite,
+    scenario: Scenario,
+    each: _Running,
+    options: Options,
+    rep: int,
+    place: int,
+) -> None:
+    assert each.handle is not None
+    name = each.target.name
+    if each.record.died is not None:
+        taken = Taken(failed=f"the target is dead: {each.record.died}")
+    else:
+        job = Job(suite=suite.name, scenario=scenario.name, options=options, handle=each.handle, rep=rep)
+        taken = take(job, scenario.limit)
+        if taken.failed is not None and not taken.is_unavailable:
+            each.record.died = _death(each, taken)
+    if rep < 0:
+        return
+    for event in taken.rows:
+        rows[event["row"]].samples.setdefault(name, []).append(
+            Sample(
+                rep=rep,
+                order=place,
+                value=event["value"],
+                durable=event["durable"],
+                details=event["details"],
+                series=event["series"],
+            )
+        )
+    for row, why in taken.unavailable.items():
+        rows[row].unavailable[name] = why
+    seen = {event["row"] for event in taken.rows}
+    for row, record in rows.items():
+        if row in seen or name in record.unavailable:
+            continue
+        message = taken.failed or "the work gave no figure"
+        if taken.is_unavailable:
+            record.unavailable[name] = message
+        else:
+            record.failures.setdefault(name, []).append(Failure(rep=rep, message=message))
+    if taken.outcomes:
+        made.outcomes.setdefault(name, {}).update(taken.outcomes)
+    made.notes += [note for note in taken.notes if note not in made.notes]
+
+
+def _row_record(scenario: Scenario, row: Row) -> RowRecord:
+    return RowRecord(
+        scenario=scenario.name,
+        name=row.name,
+        unit=row.unit,
+        better=row.better,
+        durable=row.durable,
+        group=row.group,
+        files=row.files,
+        cache=row.cache,
+    )
+
+
+def _lacking(scenario: Scenario) -> str | None:
+    gone = [tool for tool in scenario.tools if shutil.which(tool.name) is None]
+    return "; ".join(f"{tool.name} is missing: {tool.package}" for tool in gone) or None
+
+
+def _death(each: _Running, taken: Taken) -> str | None:
+    """Whether the target still answers after a failure; if not, how it ended."""
+    assert each.handle is not None
+    try:
+        done = subprocess.run(
+            ["stat", "-f", each.handle.root], capture_output=True, text=True, check=False, timeout=10
+        )
+    except subprocess.TimeoutExpired:
+        return f"it no longer answers ({taken.failed})"
+    if done.returncode != 0:
+        return f"{done.stderr.strip()} ({taken.failed})"
+    # What a killed sample left behind.
+    for left in Path(each.handle.root).glob(f"{WORK_PREFIX}*"):
+        subprocess.run(["rm", "-rf", "--one-file-system", os.fspath(left)], check=False, timeout=120)
+    return None

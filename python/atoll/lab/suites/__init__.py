@@ -1,0 +1,1 @@
+"""The work: one file for each suite."""
