@@ -10,6 +10,7 @@
 //! ([`plan`] tells whether that is needed).
 
 mod check;
+mod done;
 mod fault;
 mod ignored;
 mod journal;

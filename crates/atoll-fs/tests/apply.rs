@@ -186,6 +186,82 @@ fn all_kinds_of_changes() {
     assert!(case.is_tidy());
 }
 
+/// Where folders stand before and after, other folders do: their names do not tell whether they have moved.
+#[test]
+fn a_folder_moves_over_another_and_a_new_one_takes_its_place() {
+    let mut old = Files::default();
+    old.dir("b").file("b/a", b"").file("b/b", b"").dir("d").dir("d/e").symlink("d/e/link", "x");
+    let mut new = old.clone();
+    new.remove(b"d").rename(b"b", b"d").remove(b"d/b").dir("b");
+    becomes(&old, &new);
+    // What is moved out of a folder that moves itself, and has the same contents before and after.
+    let mut old = Files::default();
+    old.dir("a").file("a/f", b"1").file("c", b"1");
+    let mut new = old.clone();
+    new.remove(b"c").rename(b"a/f", b"c").rename(b"a", b"b").dir("a").file("a/f", b"1");
+    becomes(&old, &new);
+    // What is deleted in a folder that moves, while the one in its place has the same.
+    let mut old = Files::default();
+    old.dir("a").file("a/f", b"1").dir("c").file("c/g", b"2");
+    let mut new = old.clone();
+    new.remove(b"a/f").remove(b"c").rename(b"a", b"c").dir("a").file("a/f", b"1");
+    becomes(&old, &new);
+    // One of two that swap has other contents deep inside only.
+    let mut old = Files::default();
+    old.dir("a").dir("a/x").file("a/x/f", b"1").dir("b").dir("b/x").file("b/x/f", b"2");
+    let mut new = old.clone();
+    new.rename(b"a", b"t").rename(b"b", b"a").rename(b"t", b"b");
+    becomes(&old, &new);
+}
+
+/// A file is deleted, and its equal is moved to its path.
+#[test]
+fn a_file_is_replaced_by_its_equal() {
+    let mut old = Files::default();
+    old.file("a", b"1").file("b", b"").file("c", b"");
+    let mut new = old.clone();
+    new.remove(b"a").rename(b"b", b"a").set("a", b"22").rename(b"c", b"b");
+    becomes(&old, &new);
+}
+
+/// The user has moved a file as the result has it, over one that was to move away.
+#[test]
+fn force_keeps_what_is_right_already() {
+    let mut old = Files::default();
+    old.symlink("d", "x").file("f", b"");
+    let mut new = old.clone();
+    new.rename(b"d", b"e").rename(b"f", b"d");
+    let case = Case::new(&old, &new);
+    fs::rename(case.dir().join("f"), case.dir().join("d")).unwrap();
+    conflicts(case.run(&case.all()));
+    case.run(&ApplyOptions { force: true, ..case.all() }).unwrap();
+    assert_eq!(case.found().seen(), new.seen());
+}
+
+/// Half of a swap: nothing tells which of the two states was meant.
+#[test]
+fn a_folder_that_looks_moved_in_part_stops_it() {
+    let mut old = Files::default();
+    old.dir("a").file("a/1", b"1").file("a/2", b"2").dir("b").file("b/3", b"3");
+    let mut new = old.clone();
+    new.rename(b"a", b"t").rename(b"b", b"a").rename(b"t", b"b");
+    let case = Case::new(&old, &new);
+    fs::rename(case.dir().join("a/1"), case.dir().join("b/1")).unwrap();
+    let before = case.found();
+    conflicts(case.run(&case.all()));
+    assert_eq!(case.found(), before);
+    case.run(&ApplyOptions { force: true, ..case.all() }).unwrap();
+    assert_eq!(case.found().seen(), new.seen());
+}
+
+fn becomes(old: &Files, new: &Files) {
+    let case = Case::new(old, new);
+    case.run(&case.all()).unwrap();
+    assert_eq!(case.found().seen(), new.seen());
+    let (again, _) = case.run(&case.all()).unwrap();
+    assert!(again.is_empty(), "{again:?}");
+}
+
 #[test]
 fn a_dry_run_changes_nothing() {
     let (old, mut new) = (start(), start());

@@ -14,7 +14,6 @@ use super::ignored::Ignored;
 use super::select::select;
 use super::target::{Here, Target};
 use super::{ApplyOptions, Conflict, LeftOut};
-use crate::ingest::xattrs;
 use crate::progress::{Phase, Progress, check};
 use crate::scan::host::open_dir;
 use crate::scan::{HostStat, parent};
@@ -80,6 +79,9 @@ pub fn plan(
         moved,
         moves,
         skipped_moves: HashSet::new(),
+        unclear_moves: HashSet::new(),
+        leaving: HashSet::new(),
+        left_out: left_out.iter().map(|(path, _)| path.clone()).collect(),
         vacated: HashSet::new(),
         emptied: HashSet::new(),
         made: HashSet::new(),
@@ -92,6 +94,7 @@ pub fn plan(
             .collect(),
         plan: Plan { left_out, ..Plan::default() },
     };
+    planner.settle_moves()?;
     // First what leaves its place, then what comes: a new file may stand where an old one was.
     let mut to_come = Vec::with_capacity(changes.len());
     for change in &changes {
@@ -112,21 +115,27 @@ pub fn plan(
     Ok(plan)
 }
 
-fn is_dir(side: Option<(Ino, Inode)>) -> bool {
+pub(super) fn is_dir(side: Option<(Ino, Inode)>) -> bool {
     side.is_some_and(|(_, inode)| inode.kind == FileType::Dir)
 }
 
-struct Planner<'a> {
-    target: Target,
-    base: Option<TreeView<'a>>,
-    tree: TreeView<'a>,
+pub(super) struct Planner<'a> {
+    pub(super) target: Target,
+    pub(super) base: Option<TreeView<'a>>,
+    pub(super) tree: TreeView<'a>,
     force: bool,
     /// Folders that move: new path, old path.
-    moved: HashMap<Vec<u8>, Vec<u8>>,
+    pub(super) moved: HashMap<Vec<u8>, Vec<u8>>,
     /// The same as changes.
-    moves: HashMap<Vec<u8>, Change>,
+    pub(super) moves: HashMap<Vec<u8>, Change>,
     /// Those of them (by new path) that the target has moved already.
-    skipped_moves: HashSet<Vec<u8>>,
+    pub(super) skipped_moves: HashSet<Vec<u8>>,
+    /// Those of them of which the target looks as if it had moved a part.
+    pub(super) unclear_moves: HashSet<Vec<u8>>,
+    /// The old paths of those that have yet to move.
+    pub(super) leaving: HashSet<Vec<u8>>,
+    /// Changed paths that are not applied.
+    pub(super) left_out: HashSet<Vec<u8>>,
     /// Present places that become free.
     vacated: HashSet<Vec<u8>>,
     /// Those of them that are folders whose contents go by themselves.
@@ -206,26 +215,32 @@ impl Planner<'_> {
         }
     }
 
+    fn is_result(&self, at: &[u8], here: &HostStat) -> Result<bool> {
+        match self.tree.resolve(at)? {
+            Some(new) => is_as(&self.target, at, here, self.tree, new),
+            None => Ok(false),
+        }
+    }
+
     /// The old side of a change. False when there is nothing to do, or it must not be done.
     fn leave(&mut self, change: &Change) -> Result<bool> {
         let Some(old) = change.old.filter(|_| change.kind != ChangeKind::Added) else { return Ok(true) };
         let old_path = change.old_path.as_ref().unwrap_or(&change.path).clone();
         let here = self.target.here(&old_path)?;
-        let stat = match &here {
-            Here::Is(stat) => Some(stat),
-            Here::Nothing | Here::BehindLink => None,
-        };
-        if self.is_done(change, &old_path, stat)? {
-            if change.kind == ChangeKind::Renamed {
-                self.skipped_moves.insert(change.path.clone());
-            }
+        if self.is_done(change, &old_path)? {
             return Ok(false);
         }
         let Some(host) = self.look(&old_path, here) else {
             return Ok(self.leave_nothing(change, &old_path));
         };
-        let is_base = self.is_base(&old_path, &host, old)?;
+        let unclear = self.unclear_moves.contains(&change.path);
+        let is_base = self.is_base(&old_path, &host, old)? && !unclear;
         if !is_base {
+            // What was to move is gone, and what is in its place is right there already.
+            let replaced = change.kind == ChangeKind::Renamed && !unclear;
+            if replaced && self.is_result(&old_path, &host)? {
+                return Ok(self.leave_nothing(change, &old_path));
+            }
             self.conflict(&old_path, "changed since");
             if !self.force {
                 return Ok(false);
@@ -271,58 +286,6 @@ impl Planner<'_> {
         Ok(true)
     }
 
-    /// A folder is to go, and the result has another one at its path. Whether the one that is here is that other one
-    /// already (or can become it, when nothing moves there) is not to be seen by itself.
-    fn is_replaced(&self, path: &[u8]) -> Result<bool> {
-        let mut above = path;
-        while !above.is_empty() {
-            if let Some(change) = self.moves.get(above) {
-                let old_path = change.old_path.as_ref().unwrap_or(&change.path);
-                let here = match self.target.here(old_path)? {
-                    Here::Is(stat) => Some(stat),
-                    Here::Nothing | Here::BehindLink => None,
-                };
-                return self.is_done(change, old_path, here.as_ref());
-            }
-            above = parent(above);
-        }
-        Ok(true)
-    }
-
-    /// Whether the target has the change already: both ends are as in the result.
-    fn is_done(&self, change: &Change, old_path: &[u8], here: Option<&HostStat>) -> Result<bool> {
-        if change.kind == ChangeKind::Deleted || old_path != change.path {
-            let fits = match (self.tree.resolve(old_path)?, here) {
-                (None, None) => true,
-                (Some((_, other)), Some(host))
-                    if change.kind == ChangeKind::Deleted
-                        && (other.kind, host.kind) == (FileType::Dir, FileType::Dir)
-                        && is_dir(change.old) =>
-                {
-                    self.is_replaced(old_path)?
-                }
-                (Some(other), Some(host)) => is_as(&self.target, old_path, host, self.tree, other)?,
-                _ => false,
-            };
-            if !fits || change.kind == ChangeKind::Deleted {
-                return Ok(fits);
-            }
-        }
-        let (Some((ino, inode)), Here::Is(host)) = (change.new, self.target.here(&change.path)?) else {
-            return Ok(false);
-        };
-        if change.metadata_changed {
-            let Ok((dir, name)) = self.target.folder_of(&change.path) else { return Ok(false) };
-            let owned = (host.uid, host.gid) == (inode.uid, inode.gid);
-            let mode = host.mode == inode.mode || inode.kind == FileType::Symlink;
-            let attributes = xattrs::read_at(&*dir, name).unwrap_or_default();
-            if !owned || !mode || attributes != self.tree.xattrs(ino)? {
-                return Ok(false);
-            }
-        }
-        is_as(&self.target, &change.path, &host, self.tree, (ino, inode))
-    }
-
     /// What a change was to take away or change is not there.
     fn leave_nothing(&mut self, change: &Change, old_path: &[u8]) -> bool {
         if change.kind == ChangeKind::Deleted {
@@ -363,15 +326,20 @@ impl Planner<'_> {
             let here = self.target.here(&at)?;
             if let Some(host) = self.look(&at, here) {
                 let merges = inode.kind == FileType::Dir && host.kind == FileType::Dir;
-                if !returns && (merges || is_as(&self.target, &at, &host, self.tree, (ino, inode))?) {
+                let equal = is_as(&self.target, &at, &host, self.tree, (ino, inode))?;
+                if !returns && (merges || equal) {
                     return Ok(());
                 }
-                self.conflict(&at, "exists");
-                if !self.force {
-                    return Ok(());
+                // What comes back may replace its equal: a file that the result deletes looked as if it were it.
+                let replaces_equal = equal && !merges;
+                if !replaces_equal {
+                    self.conflict(&at, "exists");
+                    if !self.force {
+                        return Ok(());
+                    }
+                    self.plan.overwrites.push(at.clone());
                 }
-                self.plan.overwrites.push(at.clone());
-                if host.kind == FileType::Dir || inode.kind == FileType::Dir {
+                if replaces_equal || host.kind == FileType::Dir || inode.kind == FileType::Dir {
                     self.take(&at, host, None);
                 }
             }
