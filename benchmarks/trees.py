@@ -9,27 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from atoll.lab.trees import text
 from benchmarks.harness import progress
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / "target" / "benchmarks" / "trees"
 PER_FOLDER = 1000
-
-WORDS = (
-    "branch commit chunk pack tree fork mount capture store history lease epoch remote driver overlay lower "
-    "upper inode folder entry value return self import class async await const function struct match error"
-).split()
-
-
-def text(rng: random.Random, size: int) -> bytes:
-    """Bytes like source text: zstd makes about 2.5 of them one."""
-    out: list[str] = []
-    length = 0
-    while length < size:
-        word = rng.choice(WORDS) if rng.random() < 0.6 else f"{rng.getrandbits(32):x}"
-        out.append(word)
-        length += len(word) + 1
-    return " ".join(out).encode()[:size]
 
 
 def small_files(folder: Path, files: int, size: int = 4096, compressible: bool = True, seed: int = 1) -> Path:

@@ -127,7 +127,8 @@ class Row:
     group: str = ""
     """Rows that are summed up together, or are alike in what dominates them: "forks", "zeros", "random"."""
     files: int | None = None
-    """Files that the work makes, for figures per file."""
+    """Files that the work makes or visits, for figures per file. Where only the inputs tell, None, and each
+    sample of the row says it in its detail `files`."""
     needs_commit: bool = False
     cache: Literal["warm", "cold", "new"] = "warm"
     """State of the caches when the clock starts; "new": the work reads nothing that was there before."""

@@ -21,6 +21,8 @@ __all__ = ["SUITES", "TARGETS", "parse_target", "seconds", "suite", "suites", "t
 #: Our own, in the order of a report: name to module and class.
 SUITES: dict[str, str] = {
     "fs-bench": "atoll.lab.suites.fs_bench:FsBench",
+    "smallfile": "atoll.lab.suites.smallfile:Smallfile",
+    "mdtest": "atoll.lab.suites.mdtest:Mdtest",
 }
 
 #: Our own kinds of targets.

@@ -316,6 +316,8 @@ def _one(
     if rep < 0:
         return
     for event in taken.rows:
+        if rows[event["row"]].files is None and (files := event["details"].get("files")):
+            rows[event["row"]].files = int(files)
         rows[event["row"]].samples.setdefault(name, []).append(
             Sample(
                 rep=rep,

@@ -34,7 +34,7 @@ class FsBench(Suite):
     about = (
         "The fifteen scenarios of the fs-bench of Cloudflare Computer (commit de87919) in the same shape: a "
         "shell snippet in a fresh folder, by the wall clock, the shell's start included. Three rows start a "
-        "program for each file and are dominated by that (group forks); beside each stands the same work with "
+        "program for each file and are dominated by that (group forks); beside each stands the work with "
         "the same system calls and no forks. Rows of 64 MiB write zeros; beside each stands one with bytes "
         "that cannot be compressed, copied from a cached file on the disk. A clone is of a repository on the "
         "same target; npm installs a package from a folder and asks no registry; go builds a small program "
