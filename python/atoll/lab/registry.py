@@ -21,6 +21,7 @@ __all__ = ["SUITES", "TARGETS", "parse_target", "seconds", "suite", "suites", "t
 #: Our own, in the order of a report: name to module and class.
 SUITES: dict[str, str] = {
     "fs-bench": "atoll.lab.suites.fs_bench:FsBench",
+    "calls": "atoll.lab.suites.calls:Calls",
     "smallfile": "atoll.lab.suites.smallfile:Smallfile",
     "mdtest": "atoll.lab.suites.mdtest:Mdtest",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import random
@@ -30,6 +31,11 @@ def text(rng: random.Random, size: int) -> bytes:
     return " ".join(out).encode()[:size]
 
 
+@functools.cache
+def _pool(seed: int, size: int) -> bytes:
+    return text(random.Random(seed), size)
+
+
 class Blocks:
     """Blocks of text of one size, each with its number in front, so that no two are alike. Cheap enough to
     be made while a clock runs: a slice of one mebibyte that was made before."""
@@ -38,7 +44,7 @@ class Blocks:
 
     def __init__(self, size: int, seed: int) -> None:
         self.size = size
-        self._pool = text(random.Random(seed), (1 << 20) + size)
+        self._pool = _pool(seed, (1 << 20) + size)
 
     def __getitem__(self, number: int) -> bytes:
         start = number * 4099 % (1 << 20)
