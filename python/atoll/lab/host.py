@@ -7,13 +7,14 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from atoll.lab.record import Host
 from atoll.machine import Machine
 
-__all__ = ["Mount", "describe", "free_space", "may_mount", "mount_of", "version_of"]
+__all__ = ["Mount", "describe", "find_program", "free_space", "may_mount", "mount_of", "version_of"]
 
 CAP_SYS_ADMIN = 21
 
@@ -91,3 +92,16 @@ def describe() -> Host:
         load_before=list(os.getloadavg()),
         versions={"python": platform.python_version()},
     )
+
+
+def find_program(name: str) -> str | None:
+    """Where a program is: on PATH, beside this interpreter, or where cargo and the system put theirs."""
+    beside = os.path.dirname(sys.executable)
+    places = [
+        os.environ.get("PATH", os.defpath),
+        beside,
+        os.path.expanduser("~/.cargo/bin"),
+        "/usr/sbin",
+        "/sbin",
+    ]
+    return shutil.which(name, path=os.pathsep.join(places))

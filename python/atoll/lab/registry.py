@@ -22,8 +22,13 @@ __all__ = ["SUITES", "TARGETS", "parse_target", "seconds", "suite", "suites", "t
 SUITES: dict[str, str] = {
     "fs-bench": "atoll.lab.suites.fs_bench:FsBench",
     "calls": "atoll.lab.suites.calls:Calls",
+    "store-compare": "atoll.lab.suites.store_compare:StoreCompare",
     "smallfile": "atoll.lab.suites.smallfile:Smallfile",
     "mdtest": "atoll.lab.suites.mdtest:Mdtest",
+    "pjdfstest": "atoll.lab.suites.pjdfstest:PjdFsTest",
+    "fsx": "atoll.lab.suites.fsx:Fsx",
+    "fsstress": "atoll.lab.suites.fsstress:FsStress",
+    "xfstests": "atoll.lab.suites.xfstests:XfsTests",
 }
 
 #: Our own kinds of targets.

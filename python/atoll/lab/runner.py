@@ -358,7 +358,7 @@ def _row_record(scenario: Scenario, row: Row) -> RowRecord:
 
 
 def _lacking(scenario: Scenario) -> str | None:
-    gone = [tool for tool in scenario.tools if shutil.which(tool.name) is None]
+    gone = [tool for tool in scenario.tools if host.find_program(tool.name) is None]
     return "; ".join(f"{tool.name} is missing: {tool.package}" for tool in gone) or None
 
 
