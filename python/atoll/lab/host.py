@@ -14,7 +14,7 @@ from pathlib import Path
 from atoll.lab.record import Host
 from atoll.machine import Machine
 
-__all__ = ["Mount", "describe", "find_program", "free_space", "may_mount", "mount_of", "version_of"]
+__all__ = ["Mount", "describe", "find_program", "free_space", "may_mount", "mount_of", "mounts", "version_of"]
 
 CAP_SYS_ADMIN = 21
 
@@ -29,17 +29,25 @@ class Mount:
     source: str
 
 
-def mount_of(folder: Path) -> Mount:
-    """The mount that a folder lies on."""
-    best = Mount("", "unknown", "", "")
-    where = os.fsencode(os.path.realpath(folder))
+def mounts() -> list[Mount]:
+    """Everything that is mounted, in the order in which it was."""
+    found = []
     for line in Path("/proc/self/mounts").read_bytes().splitlines():
         source, point, kind, options = line.split()[:4]
         point = re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), point)
-        inside = where == point or where.startswith(point.rstrip(b"/") + b"/")
+        found.append(Mount(os.fsdecode(point), kind.decode(), options.decode(), os.fsdecode(source)))
+    return found
+
+
+def mount_of(folder: Path) -> Mount:
+    """The mount that a folder lies on."""
+    best = Mount("", "unknown", "", "")
+    where = os.path.realpath(folder)
+    for each in mounts():
+        inside = where == each.point or where.startswith(each.point.rstrip("/") + "/")
         # Of two mounts on one point the later one is seen.
-        if inside and len(os.fsdecode(point)) >= len(best.point):
-            best = Mount(os.fsdecode(point), kind.decode(), options.decode(), os.fsdecode(source))
+        if inside and len(each.point) >= len(best.point):
+            best = each
     return best
 
 

@@ -9,12 +9,16 @@ data, no objects.
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 import msgspec
+
+from atoll.errors import Usage
 
 if TYPE_CHECKING:
     from atoll.lab.work import Work
@@ -33,9 +37,11 @@ __all__ = [
     "Target",
     "Tool",
     "Unavailable",
+    "nearest",
 ]
 
 Better = Literal["lower", "higher", "none"]
+Value = TypeVar("Value", bound=str)
 
 
 class CheckFailed(Exception):
@@ -212,7 +218,11 @@ class Target(abc.ABC):
     title: ClassVar[str]
     """One line for `atoll lab targets`."""
     syntax: ClassVar[str] = ""
-    """How it is written on the command line, when not by its kind alone: "loop:ext4"."""
+    """How it is written on the command line, when not by its kind and argument alone."""
+    arguments: ClassVar[tuple[str, ...]] = ()
+    """The arguments that there are, the first one for none; empty: any text, or none."""
+    keys: ClassVar[Mapping[str, str] | None] = None
+    """The settings that it takes, with what each means; None: any."""
 
     def __init__(
         self, name: str, spec: str, argument: str = "", settings: Mapping[str, str] | None = None
@@ -221,21 +231,52 @@ class Target(abc.ABC):
         sense."""
         self.name = name
         self.spec = spec
-        self.argument = argument
+        self.argument = argument or next(iter(self.arguments), "")
         self.settings = dict(settings or {})
+        self.cleanup = contextlib.ExitStack()
+        """What `start` brought up, as what takes it down again: pushed step by step, so that a start which
+        fails in the middle is taken back too."""
+        if self.arguments and self.argument not in self.arguments:
+            raise Usage(f"There is no target '{self.kind}:{argument}'{nearest(argument, self.arguments)}")
+        known = self.settings if self.keys is None else self.keys
+        for key in self.settings:
+            if key not in known:
+                raise Usage(f"The target {self.kind} has no setting '{key}'{nearest(key, known)}")
+        self.check()
+
+    def check(self) -> None:  # noqa: B027
+        """Raises `Usage` for settings that make no sense."""
+
+    def choice(self, key: str, *values: Value) -> Value:
+        """The setting of this name, one of `values`; the first one when it is not given. Raises `Usage`."""
+        given = self.settings.get(key, values[0])
+        for value in values:
+            if value == given:
+                return value
+        raise Usage(f"'{given}' is no {key} of the target {self.kind}{nearest(given, values)}")
 
     def missing(self) -> str | None:
         """A sentence that names what is missing here and what brings it; None when it can be started."""
         return None
 
+    def folders(self) -> Sequence[Path]:
+        """Folders of the user's that it works in; no two runs may have one at the same time."""
+        return ()
+
     @abc.abstractmethod
     def start(self, scratch: Path) -> Handle:
         """Brings it up. `scratch` is an empty folder on the disk for its own files; raises `Unavailable`."""
 
-    @abc.abstractmethod
     def stop(self) -> None:
         """Takes everything down that `start` brought up, also when only a part of it came up. Idempotent."""
+        self.cleanup.close()
 
     def versions(self) -> dict[str, str]:
         """Programs that it consists of, with their versions."""
         return {}
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """How a sentence about an unknown name ends: with the nearest ones, or with all of them."""
+    near = difflib.get_close_matches(name, known, n=3)
+    return f"; did you mean {' or '.join(near)}?" if near else f"; there are {', '.join(known)}."

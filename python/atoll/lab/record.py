@@ -137,6 +137,8 @@ class Record(msgspec.Struct, kw_only=True):
     suites: list[SuiteRecord]
     overhead: dict[str, list[float]] = {}
     """Seconds that the lab's own clock and barrier cost around an empty piece of work, by target."""
+    notes: list[str] = []
+    """What a reader has to know about the run as a whole."""
     partial: str | None = None
     """Why the run ended early, if it did."""
 

@@ -6,15 +6,13 @@ with one in `atoll.lab.targets` (a subclass of `Target`).
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import re
-from collections.abc import Iterable
 from importlib.metadata import entry_points
 
 from atoll.errors import Usage
-from atoll.lab.model import Suite, Target
+from atoll.lab.model import Suite, Target, nearest
 
 __all__ = ["SUITES", "TARGETS", "parse_target", "seconds", "suite", "suites", "target_kinds"]
 
@@ -35,6 +33,13 @@ SUITES: dict[str, str] = {
 TARGETS: dict[str, str] = {
     "path": "atoll.lab.targets.path:PathTarget",
     "tmpfs": "atoll.lab.targets.tmpfs:TmpfsTarget",
+    "loop": "atoll.lab.targets.loop:LoopTarget",
+    "overlay": "atoll.lab.targets.overlay:OverlayTarget",
+    "atoll": "atoll.lab.targets.atoll:AtollTarget",
+    "passthrough": "atoll.lab.targets.passthrough:PassthroughTarget",
+    "juicefs": "atoll.lab.targets.juicefs:JuicefsTarget",
+    "seaweedfs": "atoll.lab.targets.seaweedfs:SeaweedfsTarget",
+    "command": "atoll.lab.targets.command:CommandTarget",
 }
 
 
@@ -59,7 +64,7 @@ def suite(name: str) -> Suite:
     """The suite of this name. Raises `Usage` with the nearest ones."""
     known = _known(SUITES, "atoll.lab.suites")
     if name not in known:
-        raise Usage(f"There is no suite '{name}'{_nearest(name, known)}")
+        raise Usage(f"There is no suite '{name}'{nearest(name, known)}")
     made: Suite = _load(known[name])()
     return made
 
@@ -81,7 +86,7 @@ def parse_target(text: str) -> Target:
     head, *rest = spec.split(",")
     kind, _, argument = head.partition(":")
     if kind not in known:
-        hint = _nearest(kind, known)
+        hint = nearest(kind, known)
         raise Usage(f"There is no target '{kind}'{hint} A folder is written with a slash, as ./{kind}.")
     settings = {}
     for each in rest:
@@ -109,8 +114,3 @@ def _split_name(text: str) -> tuple[str, str]:
     if equals and not any(sign in name for sign in ":,/."):
         return name, spec
     return "", text
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=3)
-    return f"; did you mean {' or '.join(near)}?" if near else f"; there are {', '.join(known)}."

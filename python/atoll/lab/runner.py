@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import random
-import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 import atoll
-from atoll.errors import AtollError, Busy, NoSpace, PermissionDenied, Usage
+from atoll.errors import AtollError, NoSpace, Usage
 from atoll.lab import host
+from atoll.lab.folders import claimed, clear_leftovers, run_folder
 from atoll.lab.model import Barrier, Handle, Job, Options, Row, Scenario, Suite, Target, Unavailable
+from atoll.lab.mounts import answers, bounded
 from atoll.lab.record import Failure, Record, RowRecord, Sample, SuiteRecord, TargetRecord
 from atoll.lab.sampling import Taken, take
 from atoll.lab.worker import WORK_PREFIX
@@ -28,6 +29,7 @@ __all__ = ["Progress", "run"]
 Progress = Callable[[str], None]
 """Takes a line about what is done just now."""
 
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NO_BARRIER = Barrier(kind="none", note="it was not started")
 
 
@@ -68,6 +70,10 @@ def run(
         )
     if not suites:
         raise Usage("Name a suite; `atoll lab suites` lists them.")
+    if not place.is_dir():
+        raise Usage(f"{place} is not a folder; make it, or give --place another one.")
+    # What makes no sense together with the options is said before anything is started.
+    work = {suite.name: suite.scenarios(options) for suite in suites}
     say = progress or (lambda line: None)
     record = Record(
         lab=atoll.__version__,
@@ -79,21 +85,27 @@ def run(
         targets=[],
         suites=[],
     )
-    with _held(place), _scratch(place) as scratch, _interruptible():
-        running = [_Running(target, _described(target)) for target in targets]
-        record.targets = [each.record for each in running]
-        try:
-            for each in running:
-                say(f"starting {each.target.name}")
-                _start(each, scratch)
-            _overhead(record, running, options)
-            for suite in suites:
-                _suite(record, suite, running, options, scratch, say)
-        except KeyboardInterrupt:
-            record.partial = "interrupted"
-            say("interrupted; taking everything down")
-        finally:
-            _stop(running)
+    folders = [folder for target in targets for folder in target.folders()]
+    with claimed(place, folders), _interruptible():
+        for folder in dict.fromkeys((place, *folders)):
+            record.notes += clear_leftovers(folder)
+        with run_folder(place) as scratch:
+            running = [_Running(target, _described(target)) for target in targets]
+            record.targets = [each.record for each in running]
+            try:
+                for each in running:
+                    say(f"starting {each.target.name}")
+                    _start(each, scratch)
+                for suite in suites:
+                    _room(suite, work[suite.name], running, scratch)
+                _overhead(record, running, options)
+                for suite in suites:
+                    _suite(record, suite, work[suite.name], running, options, scratch, say)
+            except KeyboardInterrupt:
+                record.partial = "interrupted"
+                say("interrupted; taking everything down")
+            finally:
+                _stop(running)
     record.ended = _now()
     record.host.load_after = list(os.getloadavg())
     return record
@@ -104,51 +116,21 @@ def _now() -> str:
 
 
 @contextlib.contextmanager
-def _held(place: Path) -> Iterator[None]:
-    """Two runs at once on one disk would measure each other."""
-    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError as error:
-        raise Busy(
-            f"Another run of the lab works in {place}; wait for it, or give --place another folder."
-        ) from error
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _scratch(place: Path) -> Iterator[Path]:
-    try:
-        scratch = Path(tempfile.mkdtemp(prefix=".atoll-lab.", dir=place))
-    except OSError as error:
-        raise PermissionDenied(
-            f"{place} cannot be written to ({error.strerror}); give --place a folder of your own."
-        ) from error
-    try:
-        yield scratch
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-@contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
     """SIGTERM and SIGHUP end a run as Ctrl-C does: everything is unmounted."""
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    numbers = (signal.SIGTERM, signal.SIGHUP)
     try:
-        before = [signal.signal(number, interrupt) for number in numbers]
+        before = {number: signal.signal(number, interrupt) for number in _INTERRUPTS[1:]}
     except ValueError:  # not in the main thread: whoever called us takes the signals
         yield
         return
     try:
         yield
     finally:
-        for number, handler in zip(numbers, before, strict=True):
+        for number, handler in before.items():
             signal.signal(number, handler)
 
 
@@ -163,36 +145,31 @@ def _start(each: _Running, scratch: Path) -> None:
         return
     own = scratch / f"target-{target.name.replace('/', '_')}"
     own.mkdir(parents=True)
-    try:
-        each.handle = target.start(own)
-    except (Unavailable, OSError, subprocess.SubprocessError) as error:
-        record.unavailable = str(error)
-        return
     # Inputs are one set for all targets, on the disk.
     shared = scratch / "inputs"
     shared.mkdir(exist_ok=True)
-    each.handle = Handle(
-        name=each.handle.name,
-        kind=each.handle.kind,
-        root=each.handle.root,
-        scratch=os.fspath(shared),
-        barrier=each.handle.barrier,
-        commit=each.handle.commit,
-        facts=each.handle.facts,
-    )
-    mount = host.mount_of(Path(each.handle.root))
-    record.barrier = each.handle.barrier
-    record.root = each.handle.root
+    try:
+        handle = target.start(own)
+        if why := answers(Path(handle.root)):
+            raise Unavailable(f"it came up, and then {why}")
+    except (Unavailable, OSError, subprocess.SubprocessError) as error:
+        record.unavailable = str(error)
+        _stop([each])
+        return
+    each.handle = msgspec.structs.replace(handle, scratch=os.fspath(shared))
+    mount = host.mount_of(Path(handle.root))
+    record.barrier = handle.barrier
+    record.root = handle.root
     record.file_system, record.mount_options = mount.kind, mount.options
     record.versions = target.versions()
-    record.facts = each.handle.facts
+    record.facts = handle.facts
 
 
 def _stop(running: Sequence[_Running]) -> None:
     # A second Ctrl-C must not leave mounts behind.
-    before = signal.getsignal(signal.SIGINT)
+    before = {}
     with contextlib.suppress(ValueError):
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        before = {number: signal.signal(number, signal.SIG_IGN) for number in _INTERRUPTS}
     try:
         for each in reversed(running):
             try:
@@ -200,8 +177,8 @@ def _stop(running: Sequence[_Running]) -> None:
             except (AtollError, OSError, subprocess.SubprocessError) as error:
                 each.record.died = each.record.died or f"it could not be stopped: {error}"
     finally:
-        with contextlib.suppress(ValueError):
-            signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _overhead(record: Record, running: Sequence[_Running], options: Options) -> None:
@@ -212,7 +189,13 @@ def _overhead(record: Record, running: Sequence[_Running], options: Options) -> 
 
 
 def _suite(
-    record: Record, suite: Suite, running: list[_Running], options: Options, scratch: Path, say: Progress
+    record: Record,
+    suite: Suite,
+    scenarios: Sequence[Scenario],
+    running: list[_Running],
+    options: Options,
+    scratch: Path,
+    say: Progress,
 ) -> None:
     made = SuiteRecord(
         name=suite.name,
@@ -232,35 +215,42 @@ def _suite(
         if own is not None:
             for each in running:
                 _start(each, scratch)
-        scenarios = suite.scenarios(options)
-        shared = scratch / "inputs"
-        shared.mkdir(exist_ok=True)
+            _room(suite, scenarios, running, scratch)
         say(f"{suite.name}: preparing")
-        try:
-            suite.prepare(options, shared)
-        except Unavailable as error:
-            made.unavailable = str(error)
-            return
-        _room(suite, scenarios, running)
+        suite.prepare(options, scratch / "inputs")
         for scenario in scenarios:
             _scenario(made, suite, scenario, running, options, say)
+    except (Unavailable, NoSpace) as error:
+        made.unavailable = str(error)
+    except (OSError, subprocess.SubprocessError) as error:
+        _fail(made, scenarios, running, f"its inputs could not be made: {error}")
     finally:
         if own is not None:
             _stop(running)
 
 
-def _room(suite: Suite, scenarios: Sequence[Scenario], running: Sequence[_Running]) -> None:
-    """Whether the largest scenario fits on each target."""
+def _fail(
+    made: SuiteRecord, scenarios: Sequence[Scenario], running: Sequence[_Running], message: str
+) -> None:
+    for scenario in scenarios:
+        for row in scenario.rows:
+            failed = _row_record(scenario, row)
+            failed.failures = {each.target.name: [Failure(rep=0, message=message)] for each in running}
+            made.rows.append(failed)
+
+
+def _room(suite: Suite, scenarios: Sequence[Scenario], running: Sequence[_Running], scratch: Path) -> None:
+    """Whether the largest scenario fits on each target, and on the disk, where the data of most targets end
+    up. Raises `NoSpace`."""
     size = max((scenario.bytes for scenario in scenarios), default=0)
     files = max((scenario.files for scenario in scenarios), default=0)
-    for each in running:
-        if each.handle is None or each.record.died:
-            continue
-        free, inodes = host.free_space(Path(each.handle.root))
+    places = [(each.target.name, Path(each.handle.root)) for each in running if each.handle and each.lives]
+    for name, folder in (*places, (os.fspath(scratch.parent), scratch)):
+        free, inodes = host.free_space(folder)
         if free < size or inodes < files:
             raise NoSpace(
-                f"{suite.name} needs {size / 1e6:,.0f} MB and {files:,} files on {each.target.name}, which "
-                f"has {free / 1e6:,.0f} MB and {inodes:,}; make room, or take a smaller --scale."
+                f"{suite.name} needs {size / 1e6:,.0f} MB and {files:,} files on {name}, which has "
+                f"{free / 1e6:,.0f} MB and {inodes:,}; make room, or take a smaller --scale."
             )
 
 
@@ -312,7 +302,10 @@ def _one(
         job = Job(suite=suite.name, scenario=scenario.name, options=options, handle=each.handle, rep=rep)
         taken = take(job, scenario.limit)
         if taken.failed is not None and not taken.is_unavailable:
-            each.record.died = _death(each, taken)
+            each.record.died = _death(each.handle, taken.failed)
+            if each.record.died is not None:
+                # At once: what hangs would disturb the others.
+                _stop([each])
     if rep < 0:
         return
     for event in taken.rows:
@@ -362,18 +355,12 @@ def _lacking(scenario: Scenario) -> str | None:
     return "; ".join(f"{tool.name} is missing: {tool.package}" for tool in gone) or None
 
 
-def _death(each: _Running, taken: Taken) -> str | None:
+def _death(handle: Handle, failure: str) -> str | None:
     """Whether the target still answers after a failure; if not, how it ended."""
-    assert each.handle is not None
-    try:
-        done = subprocess.run(
-            ["stat", "-f", each.handle.root], capture_output=True, text=True, check=False, timeout=10
-        )
-    except subprocess.TimeoutExpired:
-        return f"it no longer answers ({taken.failed})"
-    if done.returncode != 0:
-        return f"{done.stderr.strip()} ({taken.failed})"
-    # What a killed sample left behind.
-    for left in Path(each.handle.root).glob(f"{WORK_PREFIX}*"):
-        subprocess.run(["rm", "-rf", "--one-file-system", os.fspath(left)], check=False, timeout=120)
+    if why := answers(Path(handle.root)):
+        return f"{why} ({failure})"
+    # What a killed sample left behind, looked for from outside: the answer was about the root only.
+    script = 'rm -rf --one-file-system -- "$1"/"$2"*'
+    if bounded(["sh", "-c", script, "sh", handle.root, WORK_PREFIX], 120) is None:
+        return f"it does not let go of what a sample left ({failure})"
     return None

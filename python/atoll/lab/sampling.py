@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from atoll.lab.folders import SAMPLE
 from atoll.lab.model import Job
 
 __all__ = ["Taken", "take"]
@@ -48,6 +49,7 @@ def take(job: Job, limit: float) -> Taken:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        env={**os.environ, **SAMPLE},
     )
     assert process.stdin and process.stdout and process.stderr
     said = b""

@@ -93,6 +93,8 @@ def command(
         output.print_json(_document(record, path))
     else:
         common.note(f"The record is {path}.")
+    for sentence in record.notes:
+        common.note(sentence)
     if record.partial:
         return 130
     return 1 if failed else 0
@@ -105,7 +107,11 @@ def _document(record: Any, path: Path) -> dict[str, Any]:
 
 
 def _usual_targets() -> list[str]:
-    return ["disk=./"]
+    """This disk, and atoll's best driver here."""
+    from atoll.lab.registry import parse_target
+
+    best = next(each for each in ("atoll:overlay", "atoll:copy") if parse_target(each).missing() is None)
+    return ["disk=./", best]
 
 
 class _Drawn:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from atoll.cli import common, output
+
+if TYPE_CHECKING:
+    from atoll.lab.model import Target
 
 
 @click.command("targets", **common.COMMAND)
@@ -22,26 +27,35 @@ def command(as_json: bool) -> None:
     """
     from atoll.lab import registry
 
-    found = [(kind, each(kind, kind)) for kind, each in registry.target_kinds().items()]
+    kinds = registry.target_kinds()
+    found = {
+        kind: [each(kind, kind, argument) for argument in each.arguments or ("",)]
+        for kind, each in kinds.items()
+    }
     if as_json:
-        output.print_json(
-            {
-                "targets": [
-                    {
-                        "kind": kind,
-                        "title": each.title,
-                        "syntax": each.syntax or kind,
-                        "missing": each.missing(),
-                        "versions": each.versions(),
-                    }
-                    for kind, each in found
-                ]
-            }
-        )
+        output.print_json({"targets": [_document(each) for alike in found.values() for each in alike]})
         return
-    for kind, each in found:
-        missing = each.missing()
-        mark = output.colour("ok  ", "green") if missing is None else output.colour("miss", "yellow")
-        print(f"{mark}  {each.syntax or kind:<44}{each.title}")
-        if missing is not None:
-            print(f"      {missing}")
+    for alike in found.values():
+        for each in alike:
+            missing = each.missing()
+            mark = output.colour("ok  ", "green") if missing is None else output.colour("miss", "yellow")
+            print(f"{mark}  {_syntax(each):<28}{each.title}")
+            if missing is not None:
+                print(f"{'':34}{missing}")
+        for key, meaning in (alike[0].keys or {}).items():
+            print(f"{'':8}{',' + key + '=':<26}{meaning}")
+
+
+def _syntax(target: Target) -> str:
+    return target.syntax or (f"{target.kind}:{target.argument}" if target.argument else target.kind)
+
+
+def _document(target: Target) -> dict[str, object]:
+    return {
+        "kind": target.kind,
+        "title": target.title,
+        "syntax": _syntax(target),
+        "settings": dict(target.keys or {}),
+        "missing": target.missing(),
+        "versions": target.versions(),
+    }

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from atoll.errors import PermissionDenied, Usage
+from atoll.errors import Usage
+from atoll.lab.folders import made
 from atoll.lab.host import mount_of
 from atoll.lab.model import Barrier, Handle, Target
 
-__all__ = ["PathTarget"]
+__all__ = ["PathTarget", "barrier_of"]
 
 
 class PathTarget(Target):
@@ -21,30 +21,21 @@ class PathTarget(Target):
     title = "any folder, on whatever file system it is"
     syntax = "NAME=./FOLDER"
 
-    _root: Path | None = None
+    def folders(self) -> Sequence[Path]:
+        return (Path(self.argument or ".").absolute(),)
 
     def start(self, scratch: Path) -> Handle:
-        folder = Path(self.argument or ".").absolute()
+        (folder,) = self.folders()
         if not folder.is_dir():
             raise Usage(f"{folder} is not a folder; make it, or name another one as a target.")
-        try:
-            self._root = Path(tempfile.mkdtemp(prefix=".atoll-lab.", dir=folder))
-        except OSError as error:
-            raise PermissionDenied(
-                f"{folder} cannot be written to ({error.strerror}); name a folder of your own as a target."
-            ) from error
+        root = self.cleanup.enter_context(made(folder))
         return Handle(
             name=self.name,
             kind=self.kind,
-            root=os.fspath(self._root),
+            root=os.fspath(root),
             scratch=os.fspath(scratch),
-            barrier=barrier_of(self._root),
+            barrier=barrier_of(root),
         )
-
-    def stop(self) -> None:
-        if self._root is not None:
-            shutil.rmtree(self._root, ignore_errors=True)
-            self._root = None
 
 
 def barrier_of(folder: Path) -> Barrier:

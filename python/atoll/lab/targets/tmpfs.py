@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from atoll.lab.host import may_mount
-from atoll.lab.model import Barrier, Handle, Target, Unavailable
+from atoll.lab.model import Barrier, Handle, Target
+from atoll.lab.mounts import mount_tmpfs
 
-__all__ = ["TmpfsTarget"]
+__all__ = ["IN_MEMORY", "TmpfsTarget"]
+
+IN_MEMORY = Barrier(kind="none", note="memory is never durable")
 
 
 class TmpfsTarget(Target):
@@ -17,33 +21,18 @@ class TmpfsTarget(Target):
 
     kind = "tmpfs"
     title = "memory, through the kernel's own file system"
-
-    _root: Path | None = None
+    keys: ClassVar[Mapping[str, str]] = {}
 
     def missing(self) -> str | None:
-        return None if may_mount() else "mounting a tmpfs needs root; give /dev/shm as a folder instead"
+        return None if may_mount() else "mounting a tmpfs needs root; give /dev/shm/ as a folder instead"
 
     def start(self, scratch: Path) -> Handle:
         root = scratch / "tmpfs"
-        root.mkdir()
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "atoll-lab", os.fspath(root)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise Unavailable(f"a tmpfs cannot be mounted ({done.stderr.strip()})")
-        self._root = root
+        mount_tmpfs(self.cleanup, root)
         return Handle(
             name=self.name,
             kind=self.kind,
             root=os.fspath(root),
             scratch=os.fspath(scratch),
-            barrier=Barrier(kind="none", note="memory is never durable"),
+            barrier=IN_MEMORY,
         )
-
-    def stop(self) -> None:
-        if self._root is not None:
-            subprocess.run(["umount", os.fspath(self._root)], check=False)
-            self._root = None
