@@ -40,7 +40,7 @@ class Sample(msgspec.Struct, omit_defaults=True, kw_only=True):
     value: float
     """In the row's unit. For a timed row: seconds until the work returned."""
     durable: float | None = None
-    """For a timed row of a target with a barrier: seconds until the work was durable."""
+    """The same figure with the clock stopped when the work was durable, where there is a barrier."""
     details: dict[str, float] = {}
     """More about the same figure: p50, p90, p99, max, first, ..."""
     series: list[float] = []

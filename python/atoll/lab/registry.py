@@ -22,6 +22,7 @@ SUITES: dict[str, str] = {
     "calls": "atoll.lab.suites.calls:Calls",
     "store-compare": "atoll.lab.suites.store_compare:StoreCompare",
     "smallfile": "atoll.lab.suites.smallfile:Smallfile",
+    "fio": "atoll.lab.suites.fio:Fio",
     "mdtest": "atoll.lab.suites.mdtest:Mdtest",
     "pjdfstest": "atoll.lab.suites.pjdfstest:PjdFsTest",
     "fsx": "atoll.lab.suites.fsx:Fsx",
