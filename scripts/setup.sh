@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what atoll's build (no argument), tests (`test`) or tour (`quickstart`) need and this machine lacks.
+# Installs what atoll's build (no argument), tests (`test`), lab (`lab`: all that a full run measures with) or tour
+# (`quickstart`) need and this machine lacks.
 # Idempotent, silent and quick when nothing is missing; says one line for each thing it does.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,13 +12,15 @@ has() { command -v "$1" >/dev/null 2>&1; }
 
 # command (or, with a slash, a file) -> Debian package
 needed_build="cc:gcc pkg-config:pkg-config make:make git:git"
-needed_test="git:git zstd:zstd rsync:rsync sqlite3:sqlite3 setfattr:attr setfacl:acl tar:tar node:nodejs npm:npm /usr/sbin/mkfs.ext4:e2fsprogs /usr/sbin/mkfs.xfs:xfsprogs"
+needed_test="git:git zstd:zstd rsync:rsync sqlite3:sqlite3 setfattr:attr setfacl:acl tar:tar node:nodejs npm:npm /usr/sbin/mkfs.ext4:e2fsprogs /usr/sbin/mkfs.xfs:xfsprogs /usr/sbin/mkfs.btrfs:btrfs-progs bindfs:bindfs fio:fio redis-server:redis-server strace:strace"
+needed_lab="$needed_test borg:borgbackup stress-ng:stress-ng chromium:chromium"
 needed_quickstart="node:nodejs npm:npm"
 case $for_what in
   build) needed=$needed_build ;;
   test) needed=$needed_test ;;
+  lab) needed=$needed_lab ;;
   quickstart) needed=$needed_quickstart ;;
-  *) say "there is no set-up called $for_what; choose build, test or quickstart"; exit 2 ;;
+  *) say "there is no set-up called $for_what; choose build, test, lab or quickstart"; exit 2 ;;
 esac
 # fusermount3 is only for mounts of ordinary users: root mounts by system call.
 [ "$(uname -s)" = Linux ] && [ "$for_what" = build ] && needed="$needed fusermount3:fuse3"

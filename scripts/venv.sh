@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes the virtual environment DIR with the tools that build and check atoll (the `dev` extra of pyproject.toml).
+# Makes the virtual environment DIR with the tools that build and check atoll (the extras
+# `dev` and `lab` of pyproject.toml).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 dir=${1:-.venv}
@@ -20,7 +21,8 @@ mapfile -t requirements < <("$dir/bin/python" - <<'PY'
 import tomllib
 
 project = tomllib.load(open("pyproject.toml", "rb"))["project"]
-print("\n".join(project["dependencies"] + project["optional-dependencies"]["dev"]))
+extras = project["optional-dependencies"]
+print("\n".join(project["dependencies"] + extras["dev"] + extras["lab"]))
 PY
 )
 if ! "$dir/bin/python" -m pip install --quiet --disable-pip-version-check "${requirements[@]}"; then

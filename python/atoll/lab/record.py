@@ -5,6 +5,7 @@ The schema of the JSON file is published in `docs/lab-record.schema.json`; a tes
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Literal
 
@@ -183,4 +184,9 @@ class _Version(msgspec.Struct):
 
 def schema() -> dict[str, Any]:
     """The JSON schema of a record."""
-    return msgspec.json.schema(Record)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Record)}
+
+
+if __name__ == "__main__":
+    # `python -m atoll.lab.record >docs/lab-record.schema.json`
+    print(json.dumps(schema(), indent=2))
