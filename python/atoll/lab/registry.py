@@ -1,7 +1,8 @@
 """Finds suites and targets by name: ours, and those that other packages register.
 
 A package adds a suite with an entry point in the group `atoll.lab.suites` (a subclass of `Suite`), a target
-with one in `atoll.lab.targets` (a subclass of `Target`).
+with one in `atoll.lab.targets` (a subclass of `Target`), a form of report with one in `atoll.lab.reports` (a
+subclass of `Report`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,20 @@ from importlib.metadata import entry_points
 
 from atoll.errors import Usage
 from atoll.lab.model import Suite, Target, nearest
+from atoll.lab.report.base import Report
 
-__all__ = ["SUITES", "TARGETS", "parse_target", "seconds", "suite", "suites", "target_kinds"]
+__all__ = [
+    "REPORTS",
+    "SUITES",
+    "TARGETS",
+    "parse_target",
+    "report",
+    "reports",
+    "seconds",
+    "suite",
+    "suites",
+    "target_kinds",
+]
 
 #: Our own, in the order of a report: name to module and class.
 SUITES: dict[str, str] = {
@@ -41,6 +54,13 @@ TARGETS: dict[str, str] = {
     "juicefs": "atoll.lab.targets.juicefs:JuicefsTarget",
     "seaweedfs": "atoll.lab.targets.seaweedfs:SeaweedfsTarget",
     "command": "atoll.lab.targets.command:CommandTarget",
+}
+
+#: Our own forms of a report.
+REPORTS: dict[str, str] = {
+    "html": "atoll.lab.report.html:HtmlReport",
+    "markdown": "atoll.lab.report.markdown:MarkdownReport",
+    "text": "atoll.lab.report.text:TextReport",
 }
 
 
@@ -73,6 +93,20 @@ def suite(name: str) -> Suite:
 def target_kinds() -> dict[str, type[Target]]:
     """Every kind of target, by name."""
     return {name: _load(place) for name, place in _known(TARGETS, "atoll.lab.targets").items()}
+
+
+def reports() -> list[str]:
+    """The names of all forms of a report."""
+    return list(_known(REPORTS, "atoll.lab.reports"))
+
+
+def report(name: str) -> Report:
+    """The form of this name. Raises `Usage` with the nearest ones."""
+    known = _known(REPORTS, "atoll.lab.reports")
+    if name not in known:
+        raise Usage(f"There is no report '{name}'{nearest(name, known)}")
+    made: Report = _load(known[name])()
+    return made
 
 
 def parse_target(text: str) -> Target:

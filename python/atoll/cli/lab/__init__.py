@@ -15,6 +15,9 @@ LAB_COMMANDS: dict[str, str] = {
     "suites": "List what can be measured.",
     "targets": "List what it can be measured on, and what is missing for the rest.",
     "run": "Measure: suites on targets, interleaved; writes a record.",
+    "report": "Make HTML, Markdown or text of records.",
+    "compare": "Compare two records; exit code 1 when something became slower.",
+    "calc": "Work out the wait for each file from two published times.",
 }
 
 

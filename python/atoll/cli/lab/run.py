@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 @click.option("--rtt", metavar="TIME", help="One round trip (0.5ms), for the figures derived from it.")
 @click.option("--place", type=click.Path(), default=".", help="Folder on a disk for the lab's own files. [.]")
 @click.option("--out", type=click.Path(), help="The record. [runs/SUITES-TIME.json]")
+@click.option("--html", type=click.Path(), help="Write an HTML report too.")
+@click.option("--markdown", type=click.Path(), help="Write a Markdown report too.")
 @common.json_option
 def command(
     suites: tuple[str, ...],
@@ -49,6 +51,8 @@ def command(
     rtt: str | None,
     place: str,
     out: str | None,
+    html: str | None,
+    markdown: str | None,
     as_json: bool,
 ) -> int:
     """Measure SUITES on targets; write a record with every sample, and print a table.
@@ -64,6 +68,7 @@ def command(
     """
     from datetime import UTC, datetime
 
+    from atoll.cli.lab.report import write
     from atoll.lab import registry, runner
     from atoll.lab.model import Options
     from atoll.lab.record import save
@@ -88,13 +93,18 @@ def command(
             chosen, made, options, place=where, command=["atoll", *sys.argv[1:]], progress=drawn
         )
     save(record, path)
+    # After the record: whatever a report lacks, the figures are kept.
+    written = write([record], {"html": html, "markdown": markdown})
     failed = any(row.failures for suite in record.suites for row in suite.rows)
     if as_json:
         output.print_json(_document(record, path))
     else:
+        print(registry.report("text").render([record]), end="")
         common.note(f"The record is {path}.")
     for sentence in record.notes:
         common.note(sentence)
+    for form, file in written.items():
+        common.note(f"The {form} report is {file}.")
     if record.partial:
         return 130
     return 1 if failed else 0

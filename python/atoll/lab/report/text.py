@@ -1,0 +1,85 @@
+"""The table at the end of `atoll lab run`: a line for each row and target."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+from atoll.lab.record import Record
+from atoll.lab.report.base import Report
+from atoll.lab.report.figures import number
+from atoll.lab.report.tables import Cell, RowView, SuiteView, suite_views
+from atoll.lab.report.words import cautions, leaders, ratio_text, says
+
+__all__ = ["TextReport"]
+
+#: Longer messages are cut in the table; the record has them whole.
+_MESSAGE = 60
+
+
+class TextReport(Report):
+    """For a terminal, without colours."""
+
+    name = "text"
+    suffix = ".txt"
+
+    def render(self, records: Sequence[Record], reference: str | None = None) -> str:
+        """The tables, one under the other."""
+        parts = [sentence for record in records for sentence in cautions(record)]
+        for view in suite_views(records, reference):
+            parts += ["", *_suite(view)]
+        return "\n".join(parts).strip() + "\n"
+
+
+def _suite(view: SuiteView) -> list[str]:
+    suite = view.record
+    lines = [f"{suite.name}: {suite.title}"]
+    if suite.unavailable:
+        return [*lines, f"  not available: {suite.unavailable}"]
+    head = ["row", "target", "returned", "durable", f"× {view.reference}", "", ""]
+    table = [_cells(row, cell, first) for row in view.rows for first, cell in _marked(row)]
+    lines += _columns(head, table)
+    lines += leaders(view)
+    for each in view.outcomes:
+        counts = ", ".join(f"{count} {kind}" for kind, count in each.counts.items())
+        worse = f"; {len(each.worse)} that {view.reference} passes do not pass" if each.worse else ""
+        lines.append(f"{each.target}: {counts}{worse}")
+    return [*lines, *suite.notes]
+
+
+def _marked(row: RowView) -> list[tuple[bool, Cell]]:
+    return [(at == 0, cell) for at, cell in enumerate(row.cells)]
+
+
+def _cells(row: RowView, cell: Cell, first: bool) -> list[str]:
+    name = row.record.name if first else ""
+    if cell.unavailable:
+        return [name, cell.target, "not available", "", "", "", cell.unavailable[:_MESSAGE]]
+    shown = {clock: row.scale.text(each.median.value) for clock, each in cell.clocks.items()}
+    ratio, verdict = "", ""
+    if cell.quoted and cell.quoted.ratio:
+        ratio, verdict = ratio_text(cell.quoted.ratio), says(row, cell)
+    notes = []
+    if cell.failures:
+        notes.append(f"{len(cell.failures)} FAILED: {cell.failures[0].message[:_MESSAGE]}")
+    elif cell.per_file:
+        notes.append(f"{number(cell.per_file.other * 1000)} ms/file")
+    returned = shown.get("returned", "FAILED" if cell.failures else "")
+    return [name, cell.target, returned, shown.get("durable", ""), ratio, verdict, "; ".join(notes)]
+
+
+def _columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    from rich.console import Console
+    from rich.table import Table
+
+    if not rows:
+        return []
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for at, title in enumerate(head):
+        table.add_column(title, justify="right" if 2 <= at <= 3 else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    out = io.StringIO()
+    # As wide as it must be: a terminal wraps what does not fit, and nothing is cut in a file.
+    Console(file=out, width=400, color_system=None, highlight=False, markup=False).print(table)
+    return [line.rstrip() for line in out.getvalue().splitlines()]

@@ -1,0 +1,166 @@
+"""The sentences of a report: who won, by how much, how sure; what a cell says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from atoll.lab import stats
+from atoll.lab.record import Record
+from atoll.lab.report.figures import between, duration, number
+from atoll.lab.report.tables import Cell, Clock, Line, RowView, SuiteView, SummaryView
+from atoll.lab.stats import Spread
+
+__all__ = [
+    "CLOCK_NAMES",
+    "cautions",
+    "failed",
+    "host_line",
+    "leaders",
+    "options_line",
+    "ratio_text",
+    "says",
+    "tally",
+]
+
+CLOCK_NAMES: dict[Clock, str] = {"returned": "until the work returned", "durable": "until it was durable"}
+
+
+def ratio_text(ratio: Spread) -> str:
+    """A ratio with its interval: "1.10 (1.05 to 1.16)"."""
+    ends = between(ratio)
+    return number(ratio.value) + (f" ({ends})" if ends else "")
+
+
+def leaders(view: SuiteView) -> list[str]:
+    """Who won by each clock, by how much against the reference, and how sure that is."""
+    if view.headline is None or view.reference is None:
+        return []
+    said = []
+    for clock, name in CLOCK_NAMES.items():
+        lines = view.headline.lines[clock]
+        ranked = sorted(
+            (line for line in lines if not line.missing),
+            key=lambda line: line.ratio.value if line.ratio else 1.0,
+        )
+        if len(ranked) > 1:
+            rows = len(view.headline.rows)
+            over = f"{view.headline.name}, geometric mean" if rows > 1 else view.headline.rows[0]
+            said.append(f"{name[0].upper()}{name[1:]} ({over}): {_ranking(ranked, view.reference)}")
+    # A clock that no row has a second of would say the same twice.
+    durable = any("durable" in cell.clocks for row in view.rows for cell in row.cells)
+    return said if durable else said[:1]
+
+
+def _ranking(ranked: Sequence[Line], reference: str) -> str:
+    first, second = ranked[0], ranked[1]
+    one = Spread(1.0, (1.0,) * stats.RESAMPLES)
+    ahead = (first.ratio or one) / (second.ratio or one)
+    if ahead.interval is None:
+        most = f"{first.target} took least, but there are too few samples to be sure of it"
+    elif stats.sure(ahead):
+        most = f"{first.target} took least"
+    else:
+        level = [
+            line.target for line in ranked[1:] if not stats.sure((first.ratio or one) / (line.ratio or one))
+        ]
+        most = f"no difference is shown between {_listed([first.target, *level])}"
+    against = [f"{line.target} {ratio_text(line.ratio)}" for line in ranked if line.ratio is not None]
+    return f"{most}. Times what {reference} took: {', '.join(against)}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def tally(view: SuiteView, target: str) -> dict[str, int]:
+    """How many rows of a target came out how, against the reference."""
+    counts: dict[str, int] = {}
+    for row in view.rows:
+        cell = row.cell(target)
+        if cell.failures:
+            said = "failed"
+        elif cell.unavailable:
+            said = "not available"
+        elif cell.quoted and cell.quoted.verdict:
+            said = cell.quoted.verdict
+        else:
+            continue
+        counts[said] = counts.get(said, 0) + 1
+    return counts
+
+
+def says(row: RowView, cell: Cell) -> str:
+    """The verdict on a cell. "To return": by that clock alone, where other targets have a durable one too."""
+    quoted = cell.quoted
+    if quoted is None or quoted.verdict is None:
+        return ""
+    two = any("durable" in each.clocks for each in row.cells)
+    if two and cell.clock == "returned" and quoted.verdict in ("faster", "slower"):
+        return f"{quoted.verdict} to return"
+    return quoted.verdict
+
+
+def summary_cell(view: SuiteView, summary: SummaryView, line: Line, clock: Clock) -> str:
+    """A summary on a target: the sum, and the ratio with its interval; or why there is none."""
+    if line.missing:
+        cells = [row.cell(line.target) for row in view.rows]
+        if clock == "durable" and not any("durable" in cell.clocks for cell in cells):
+            return "no durable clock"
+        return f"{len(line.missing)} of {len(summary.rows)} rows missing"
+    parts = [] if line.figure is None else [duration(line.figure.value)]
+    if line.ratio is not None:
+        parts.append(ratio_text(line.ratio))
+    elif line.target == view.reference:
+        parts.append("1")
+    return ", ".join(parts)
+
+
+def failed(view: SuiteView) -> list[tuple[RowView, Cell]]:
+    """Every cell with a failure."""
+    return [(row, cell) for row in view.rows for cell in row.cells if cell.failures]
+
+
+def cautions(record: Record) -> list[str]:
+    """What a reader has to know before believing a run's figures."""
+    said = []
+    if record.partial:
+        said.append(f"The run is partial: it was {record.partial}.")
+    if record.options.quick or record.options.scale != 1:
+        what = "a quick run" if record.options.quick else f"{number(record.options.scale)} of the full work"
+        said.append(f"This was {what}: it shows that the work runs; the figures mean little.")
+    load = record.host.load_before[0] if record.host.load_before else 0.0
+    if load > record.host.cpus / 2:
+        said.append(
+            f"The machine was busy when it began (load {number(load)} on {record.host.cpus} processors): "
+            "other work is in the figures."
+        )
+    for target in record.targets:
+        if target.unavailable:
+            said.append(f"{target.name} was not available: {target.unavailable}.")
+        elif target.died:
+            said.append(f"{target.name} ended before the run did: {target.died}.")
+    return said
+
+
+def options_line(record: Record) -> str:
+    """What was asked for, in words."""
+    options = record.options
+    parts = [f"{options.reps} samples of each row", f"seed {options.seed}"]
+    if options.quick:
+        parts.append("quick")
+    if options.scale != 1:
+        parts.append(f"scale {number(options.scale)}")
+    if options.rtt is not None:
+        parts.append(f"round trip {number(options.rtt * 1000)} ms")
+    return ", ".join(parts)
+
+
+def host_line(record: Record) -> str:
+    """The machine in one line."""
+    host = record.host
+    virtual = f", {host.virtual}" if host.virtual else ""
+    memory = f"{host.memory_bytes / 2**30:.0f} GiB"
+    loads = f"load {number(host.load_before[0])} before" if host.load_before else "load not known"
+    if host.load_after:
+        loads += f", {number(host.load_after[0])} after"
+    return f"{host.cpus} × {host.cpu}{virtual}, {memory}, Linux {host.kernel}, {loads}"

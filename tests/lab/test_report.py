@@ -1,0 +1,144 @@
+"""Reports: what the tables say of records that hold everything, in each form."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+
+from atoll.errors import Usage
+from atoll.lab import registry
+from atoll.lab.record import save
+from atoll.lab.report.figures import duration, number, scale_of
+from atoll.lab.report.tables import suite_views
+from atoll.lab.report.words import leaders, says, tally
+from tests.conftest import Cli
+from tests.lab import made
+
+
+def test_ratios_are_costs_by_the_clock_that_both_sides_have() -> None:
+    bench, fio, *_ = suite_views([made.full()])
+    create = bench.rows[0]
+    slow, tmpfs = create.cell("slow"), create.cell("tmpfs")
+    assert slow.clock == "durable" and slow.quoted and slow.quoted.ratio
+    assert slow.quoted.ratio.value == pytest.approx(1.1 * 1.2 / (0.12 * 3), rel=0.1)
+    assert tmpfs.clock == "returned" and says(create, tmpfs) == "faster to return"
+    assert says(create, slow) == "slower"
+    # More is better: a quarter of the bandwidth costs four times as much.
+    quoted = fio.rows[0].cell("slow").quoted
+    assert quoted and quoted.ratio and quoted.ratio.value == pytest.approx(4, rel=0.1)
+    assert quoted.verdict == "slower"
+
+
+def test_what_failed_now_and_then_wins_nothing() -> None:
+    bench = suite_views([made.full()])[0]
+    cell = bench.rows[1].cell("slow")
+    assert len(cell.failures) == 2 and len(cell.samples) == 3
+    assert cell.quoted and cell.quoted.ratio and cell.quoted.verdict is None
+    assert bench.headline is not None
+    for lines in bench.headline.lines.values():
+        assert next(line for line in lines if line.target == "slow").missing == ["write 64 MiB"]
+    assert not any("slow" in sentence for sentence in leaders(bench))
+    assert tally(bench, "slow") == {"slower": 2, "failed": 1}
+    assert tally(bench, "absent") == {"not available": 3}
+
+
+def test_times_per_file_come_from_the_rows_that_make_files() -> None:
+    create = suite_views([made.full()])[0].rows[0]
+    each = create.cell("slow").per_file
+    assert each and each.wait and each.round_trips
+    assert each.other == pytest.approx(1.1 * 1.2 / 1000, rel=0.1)
+    assert each.round_trips == pytest.approx(each.wait / 0.0005)
+    disk = create.cell("disk").per_file
+    assert disk and disk.wait is None
+    assert create.cell("absent").per_file is None
+
+
+def test_summaries_and_leaders() -> None:
+    record = made.full()
+    bench = suite_views([record])[0]
+    mean, total = bench.summaries
+    returned = {line.target: line for line in mean.lines["returned"]}
+    assert returned["tmpfs"].ratio and returned["tmpfs"].ratio.value == pytest.approx(
+        ((0.017 / 0.12) * (0.028 / 0.03)) ** 0.5, rel=0.1
+    )
+    assert returned["disk"].ratio is None and not returned["disk"].missing
+    disk = total.lines["durable"][0]
+    assert disk.figure and disk.figure.value == pytest.approx(0.36 + 0.06 + 1.92, rel=0.1)
+    (first,) = leaders(bench)[:1]
+    assert "tmpfs took least" in first
+    for row in record.suites[0].rows:
+        row.samples["tmpfs"] = copy.deepcopy(row.samples["disk"])
+    assert "no difference is shown between" in leaders(suite_views([record])[0])[0]
+
+
+def test_another_reference_and_one_that_gave_nothing() -> None:
+    record = made.full()
+    assert suite_views([record], "tmpfs")[0].reference == "tmpfs"
+    with pytest.raises(Usage, match="disk"):
+        suite_views([record], "nobody")
+    record.suites[0].targets = ["absent", "disk", "tmpfs", "slow"]
+    assert suite_views([record])[0].reference == "disk"
+
+
+def test_conformance_outcomes_name_what_only_the_target_fails() -> None:
+    tests = suite_views([made.full()])[2]
+    disk, slow = tests.outcomes
+    assert disk.counts == {"pass": 2, "fail": 1, "skip": 1} and not disk.worse
+    assert slow.worse == [("chmod::b", "fail: EPERM <b>")]
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+def test_each_form_shows_failures_and_what_is_missing_as_they_were(form: str) -> None:
+    if form == "html":
+        pytest.importorskip("jinja2")
+        pytest.importorskip("vl_convert")
+    text = registry.report(form).render([made.full()])
+    for piece in (
+        "create 1000 files", "slow", "juicefs is missing", "no package registry answers", "chmod::b",
+        "bytes", "it no longer answers", "tmpfs took least",
+    ):  # fmt: skip
+        assert piece in text or (form == "text" and piece == "chmod::b"), piece
+
+
+def test_markdown_cells_cannot_be_broken_out_of() -> None:
+    text = registry.report("markdown").render([made.full()])
+    assert "big has 4 bytes \\| &lt;instead> of 8" in text
+    tables = [line for line in text.splitlines() if line.startswith("| ")]
+    assert tables and all(line.endswith(" |") for line in tables)
+
+
+def test_two_records_stand_beside_each_other_unpooled() -> None:
+    first, second = made.full(), made.full()
+    for row in second.suites[0].rows:
+        for samples in row.samples.values():
+            for sample in samples:
+                sample.value *= 10
+    one, *_, other = [view for view in suite_views([first, second]) if view.record.name == "fs-bench"]
+    assert (one.number, other.number) == (1, 2)
+    ratios = [view.rows[0].cell("tmpfs").clocks["returned"].ratio for view in (one, other)]
+    assert ratios[0] and ratios[1] and ratios[0].value == pytest.approx(ratios[1].value)
+
+
+def test_the_command_writes_what_it_is_told(cli: Cli, home: Path) -> None:
+    save(made.full(), home / "a.json")
+    out = cli("lab", "report", home / "a.json")
+    assert "fs-bench of the tests" in out and "FAILED: big has 4 bytes" in out
+    found = cli.json(
+        "lab", "report", home / "a.json", "--markdown", home / "deep" / "a.md", "--to", f"text={home}/a.txt"
+    )
+    assert found["written"] == {"markdown": f"{home}/deep/a.md", "text": f"{home}/a.txt"}
+    assert (home / "a.txt").read_text() == out
+    assert "did you mean html" in cli.fails(2, "lab", "report", home / "a.json", "--to", "htm=x")
+    assert "FORM=FILE" in cli.fails(2, "lab", "report", home / "a.json", "--to", "html")
+    assert "disk" in cli.fails(2, "lab", "report", home / "a.json", "--reference", "nobody")
+    assert "record" in cli.fails(2, "lab", "report", home / "none.json")
+
+
+def test_figures_have_three_digits() -> None:
+    assert [number(value) for value in (0, 0.0123, 0.5, 3.14159, 12.34, 123.4, 12345)] == [
+        "0", "0.012", "0.50", "3.14", "12.3", "123", "12,345",
+    ]  # fmt: skip
+    assert [duration(value) for value in (0, 91.4e-6, 0.0005, 12.4)] == ["0 s", "91.4 µs", "500 µs", "12.4 s"]
+    assert scale_of("s", [0.5, 3]).text(0.5) == "500 ms" and scale_of("s", [1.5, 100]).text(100) == "100 s"
