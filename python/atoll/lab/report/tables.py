@@ -63,15 +63,11 @@ class Cell:
     per_file: PerFile | None = None
 
     @property
-    def last_clock(self) -> Clock:
-        """The later one of those it has."""
-        return "durable" if "durable" in self.clocks else "returned"
-
-    @property
     def clock(self) -> Clock:
-        """The one that its ratio is quoted by: durable, where the reference has it too."""
+        """The one that it is quoted by: durable, where the reference has it too."""
+        only_returned = "returned" in self.clocks and self.clocks["returned"].ratio is not None
         durable = self.clocks.get("durable")
-        return "durable" if durable and durable.ratio else "returned"
+        return "durable" if durable and (durable.ratio or not only_returned) else "returned"
 
     @property
     def quoted(self) -> Measured | None:

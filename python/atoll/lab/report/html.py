@@ -1,0 +1,90 @@
+"""One HTML file that needs nothing else: offline, in light and dark, on a phone, printed, and read aloud."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from atoll.errors import Unsupported
+from atoll.lab.record import Record
+from atoll.lab.report import picture, words
+from atoll.lab.report.base import Report
+from atoll.lab.report.figures import between, duration, number
+from atoll.lab.report.tables import CLOCKS, SuiteView, suite_views
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = ["HtmlReport"]
+
+
+class HtmlReport(Report):
+    """Summary first, then a picture and a table for each suite, the calculator, the environment."""
+
+    name = "html"
+    suffix = ".html"
+
+    def render(self, records: Sequence[Record], reference: str | None = None) -> str:
+        """The whole file."""
+        environment = _environment()
+        views = suite_views(records, reference)
+        pictures = [
+            {"wide": picture.draw(view, picture.WIDE), "narrow": picture.draw(view, picture.NARROW)}
+            for view in views
+        ]
+        text: str = environment.get_template("template.html.j2").render(
+            records=list(records),
+            suites=list(zip(views, pictures, strict=True)),
+            targets=_targets(views),
+            jobs=_jobs(views),
+            clocks=CLOCKS,
+            words=words,
+        )
+        return text
+
+
+def _environment() -> Environment:
+    try:
+        import jinja2
+        import vl_convert  # noqa: F401
+    except ImportError as error:
+        raise Unsupported(
+            f"An HTML report needs the package {error.name}, which is not here; pip install 'atoll[lab]'."
+        ) from error
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    made.filters |= {"number": number, "between": between, "duration": duration}
+    return made
+
+
+def _targets(views: Sequence[SuiteView]) -> list[str]:
+    """All targets, in the order in which they come."""
+    return list(dict.fromkeys(name for view in views for name in view.record.targets))
+
+
+def _jobs(views: Sequence[SuiteView]) -> list[dict[str, Any]]:
+    """What the calculator can be filled with: rows that make files, with their reference's time."""
+    made = []
+    for view in views:
+        for row in view.rows:
+            for cell in row.cells:
+                if cell.per_file is None or cell.per_file.local is None or row.record.files is None:
+                    continue
+                files = row.record.files
+                both = f"{cell.target} against {view.reference}"
+                made.append(
+                    {
+                        "name": f"{view.record.name}: {row.record.name}, {both}",
+                        "files": files,
+                        "local": f"{cell.per_file.local * files:.4g}",
+                        "other": f"{cell.per_file.other * files:.4g}",
+                        "rtt": 0.5 if view.run.options.rtt is None else view.run.options.rtt * 1000,
+                    }
+                )
+    return made
