@@ -101,8 +101,6 @@ def command(
     else:
         print(registry.report("text").render([record]), end="")
         common.note(f"The record is {path}.")
-    for sentence in record.notes:
-        common.note(sentence)
     for form, file in written.items():
         common.note(f"The {form} report is {file}.")
     if record.partial:

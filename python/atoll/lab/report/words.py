@@ -139,7 +139,7 @@ def cautions(record: Record) -> list[str]:
             said.append(f"{target.name} was not available: {target.unavailable}.")
         elif target.died:
             said.append(f"{target.name} ended before the run did: {target.died}.")
-    return said
+    return said + record.notes
 
 
 def options_line(record: Record) -> str:
