@@ -7,10 +7,11 @@ import os
 import random
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -24,7 +25,9 @@ from atoll.lab.record import Failure, Record, RowRecord, Sample, SuiteRecord, Ta
 from atoll.lab.sampling import Taken, take
 from atoll.lab.worker import WORK_PREFIX
 
-__all__ = ["Progress", "run"]
+__all__ = ["Progress", "run", "turns"]
+
+T = TypeVar("T")
 
 Progress = Callable[[str], None]
 """Takes a line about what is done just now."""
@@ -274,14 +277,21 @@ def _scenario(
     if _lacking(scenario):
         return
     reps = scenario.reps if scenario.reps is not None else options.reps
-    rng = random.Random(f"{options.seed} {suite.name} {scenario.name}")
-    for rep in range(-scenario.warm_ups if not options.quick else 0, reps):
-        order = [each for each in running if each.handle is not None]
-        rng.shuffle(order)
+    first = 0 if options.quick else -scenario.warm_ups
+    started = [each for each in running if each.handle is not None]
+    for rep, order in turns(f"{options.seed} {suite.name} {scenario.name}", range(first, reps), started):
         which = "warm-up" if rep < 0 else f"{rep + 1}/{reps}"
         for place, each in enumerate(order):
             say(f"{suite.name}: {scenario.name}, {which}, {each.target.name}")
             _one(made, rows, suite, scenario, each, options, rep, place)
+
+
+def turns(seed: str, reps: Iterable[int], targets: Sequence[T]) -> Iterator[tuple[int, list[T]]]:
+    """The order in which targets have their turns in each repetition: shuffled anew, the same for one
+    seed."""
+    rng = random.Random(seed)
+    for rep in reps:
+        yield rep, rng.sample(targets, len(targets))
 
 
 def _one(
@@ -308,6 +318,9 @@ def _one(
                 _stop([each])
     if rep < 0:
         return
+    if taken.failed is not None and not taken.is_unavailable:
+        # What was timed before a check failed, or the target did, is not known to have been done.
+        taken.rows.clear()
     for event in taken.rows:
         if rows[event["row"]].files is None and (files := event["details"].get("files")):
             rows[event["row"]].files = int(files)

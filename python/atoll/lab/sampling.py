@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import selectors
+import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,27 +44,29 @@ def take(job: Job, limit: float) -> Taken:
     with everything that it started; a kill that does not help (the kernel waits for a dead server) is
     waited for no more than five seconds."""
     taken = Taken()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "atoll.lab.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        env={**os.environ, **SAMPLE},
-    )
-    assert process.stdin and process.stdout and process.stderr
-    said = b""
-    ended = False
-    try:
-        process.stdin.write(msgspec.json.encode(job))
-        process.stdin.close()
-        said = _follow(process, taken, time.monotonic() + limit)
-        ended = process.poll() is not None
-    finally:
-        if process.poll() is None:
-            _kill(process)
-        process.stdout.close()
-        process.stderr.close()
+    # A file, not a pipe: what the work leaves behind may hold it open for ever.
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "atoll.lab.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+            env={**os.environ, **SAMPLE},
+        )
+        assert process.stdin and process.stdout
+        ended = False
+        try:
+            with contextlib.suppress(BrokenPipeError):  # it ended at once; how, is told below
+                process.stdin.write(msgspec.json.encode(job))
+                process.stdin.close()
+            _follow(process, taken, time.monotonic() + limit)
+            ended = process.poll() is not None
+        finally:
+            if process.poll() is None:
+                _kill(process)
+            process.stdout.close()
+        said = os.pread(errors.fileno(), 8192, max(0, os.fstat(errors.fileno()).st_size - 8192))
     if taken.hung:
         taken.failed = f"did not end within {limit:.0f} s" + (f" (in {taken.during})" if taken.during else "")
     elif taken.failed is None and process.returncode != 0:
@@ -73,35 +76,23 @@ def take(job: Job, limit: float) -> Taken:
     return taken
 
 
-def _follow(process: subprocess.Popen[bytes], taken: Taken, deadline: float) -> bytes:
-    """Until the process has closed both its outputs, or the deadline; returns the end of its stderr."""
-    assert process.stdout and process.stderr
-    open_ends = {process.stdout.fileno(): b"", process.stderr.fileno(): b""}
-    events, errors = open_ends
-    with selectors.DefaultSelector() as selector:
-        for descriptor in open_ends:
-            selector.register(descriptor, selectors.EVENT_READ)
-        while selector.get_map():
-            left = deadline - time.monotonic()
-            if left <= 0:
-                taken.hung = True
-                break
-            for key, _ in selector.select(min(left, 1.0)):
-                data = os.read(key.fd, 1 << 16)
-                if not data:
-                    selector.unregister(key.fd)
-                    continue
-                open_ends[key.fd] += data
-                if key.fd == events:
-                    *lines, open_ends[events] = open_ends[events].split(b"\n")
-                    for line in lines:
-                        _note(taken, msgspec.json.decode(line))
-                else:
-                    open_ends[errors] = open_ends[errors][-8192:]
-    if not taken.hung:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=5)
-    return open_ends[errors]
+def _follow(process: subprocess.Popen[bytes], taken: Taken, deadline: float) -> None:
+    """Notes events until there are no more, or until the deadline."""
+    assert process.stdout
+    events = process.stdout.fileno()
+    heard = b""
+    while (left := deadline - time.monotonic()) > 0:
+        if not select.select([events], [], [], min(left, 1.0))[0]:
+            continue
+        data = os.read(events, 1 << 16)
+        if not data:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=5)
+            return
+        *lines, heard = (heard + data).split(b"\n")
+        for line in lines:
+            _note(taken, msgspec.json.decode(line))
+    taken.hung = True
 
 
 def _note(taken: Taken, event: dict[str, Any]) -> None:
