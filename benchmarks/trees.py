@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from atoll.lab import inputs
 from atoll.lab.trees import text
 from benchmarks.harness import progress
 
@@ -59,10 +60,10 @@ def real_tree() -> Path:
     folder.mkdir(parents=True)
     progress("bringing a real tree from the package registries (once)")
     app = folder / "app"
-    shutil.copytree(ROOT / "benchmarks" / "real_app", app)
+    shutil.copytree(inputs.DATA / "npm-17800", app)
     _run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], app)
     _run([sys.executable, "-m", "venv", "--copies", "venv"], folder)
-    requirements = ROOT / "benchmarks" / "real_app" / "requirements.txt"
+    requirements = inputs.DATA / "python" / "requirements.txt"
     _run(["venv/bin/python", "-m", "pip", "install", "-q", "-r", str(requirements)], folder)
     git = ["git", "-c", "user.name=bench", "-c", "user.email=bench@localhost", "-c", "gc.auto=0"]
     _run([*git, "init", "-q"], folder)

@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-__all__ = ["data_home", "default_store", "history_root", "managed_mountpoint", "mounts_root"]
+__all__ = ["cache_home", "data_home", "default_store", "history_root", "managed_mountpoint", "mounts_root"]
 
 
 def data_home() -> Path:
@@ -15,6 +15,14 @@ def data_home() -> Path:
     base = os.environ.get("XDG_DATA_HOME")
     if not base or not os.path.isabs(base):
         base = os.path.expanduser("~/.local/share")
+    return Path(base) / "atoll"
+
+
+def cache_home() -> Path:
+    """`$XDG_CACHE_HOME/atoll`: what can be made again, and may be deleted at any time."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    if not base or not os.path.isabs(base):
+        base = os.path.expanduser("~/.cache")
     return Path(base) / "atoll"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from atoll.lab import host
 from atoll.lab.model import CheckFailed, Options
 from atoll.lab.suites import fio
 from atoll.lab.work import Work
@@ -34,7 +35,8 @@ def test_every_job_has_its_figure(home: Path, target: str) -> None:
 
 
 def test_without_fio_each_row_names_the_package(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(home))
+    found = host.find_program
+    monkeypatch.setattr(host, "find_program", lambda name: None if name == "fio" else found(name))
     rows = quick("fio", "folder", home).rows
     assert len(rows) == len(fio.JOBS)
     assert all("Debian's package fio" in row.unavailable["it"] for row in rows)

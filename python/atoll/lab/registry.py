@@ -32,6 +32,8 @@ __all__ = [
 #: Our own, in the order of a report: name to module and class.
 SUITES: dict[str, str] = {
     "fs-bench": "atoll.lab.suites.fs_bench:FsBench",
+    "install": "atoll.lab.suites.install:Install",
+    "clone": "atoll.lab.suites.clone:Clone",
     "calls": "atoll.lab.suites.calls:Calls",
     "store-compare": "atoll.lab.suites.store_compare:StoreCompare",
     "smallfile": "atoll.lab.suites.smallfile:Smallfile",

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from atoll.lab.host import find_program
 from atoll.lab.model import Barrier, CheckFailed, Handle, Options, Scenario, Unavailable
 
 __all__ = ["Work", "drop_caches", "make_durable"]
@@ -121,8 +122,9 @@ class Work:
     ) -> str:
         """A program to its end, in `folder`; returns its output. Raises `CheckFailed` with its last words."""
         environment = None if env is None else {**os.environ, **env}
+        program = find_program(command[0]) or command[0]
         done = subprocess.run(
-            list(command), cwd=cwd or self.folder, env=environment, capture_output=True, check=False
+            [program, *command[1:]], cwd=cwd or self.folder, env=environment, capture_output=True, check=False
         )
         if done.returncode not in good:
             said = (done.stderr.strip() or done.stdout.strip()).decode(errors="replace").splitlines()

@@ -1,0 +1,2 @@
+require("once");
+require("semver");
