@@ -19,7 +19,18 @@ import atoll
 from atoll.errors import AtollError, NoSpace, Usage
 from atoll.lab import host
 from atoll.lab.folders import claimed, clear_leftovers, run_folder
-from atoll.lab.model import Barrier, Handle, Job, Options, Row, Scenario, Suite, Target, Unavailable
+from atoll.lab.model import (
+    Barrier,
+    CheckFailed,
+    Handle,
+    Job,
+    Options,
+    Row,
+    Scenario,
+    Suite,
+    Target,
+    Unavailable,
+)
 from atoll.lab.mounts import answers, bounded
 from atoll.lab.record import Failure, Record, RowRecord, Sample, SuiteRecord, TargetRecord
 from atoll.lab.sampling import Taken, take
@@ -225,7 +236,7 @@ def _suite(
             _scenario(made, suite, scenario, running, options, say)
     except (Unavailable, NoSpace) as error:
         made.unavailable = str(error)
-    except (OSError, subprocess.SubprocessError) as error:
+    except (CheckFailed, OSError, subprocess.SubprocessError) as error:
         _fail(made, scenarios, running, f"its inputs could not be made: {error}")
     finally:
         if own is not None:

@@ -243,7 +243,8 @@ def look_at(site: Path) -> Site:
     hashed = 0
     for package in distributions(path=[os.fspath(site)]):
         for file in package.files or ():
-            if file.hash is None:
+            # NumPy's wheel records a module's bytecode, which pip makes anew.
+            if file.hash is None or file.suffix == ".pyc":
                 continue
             place = Path(os.fspath(file.locate()))
             data = place.read_bytes() if place.is_file() else b""
