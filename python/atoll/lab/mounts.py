@@ -107,7 +107,7 @@ def unmount(point: Path, kill: Callable[[], None] | None = None) -> None:
         kill()
         dead = True
     command = ["umount"] if host.may_mount() else ["fusermount3", "-u"]
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + (2 if dead else 20)
     while is_mounted(point):
         done = bounded([*command, os.fspath(point)], 120)
         if done is not None and time.monotonic() < deadline:
@@ -117,7 +117,7 @@ def unmount(point: Path, kill: Callable[[], None] | None = None) -> None:
             break
         kill()
         dead = True
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 2
     if dead and is_mounted(point):
         bounded([*command, *(["-l"] if host.may_mount() else ["-z"]), os.fspath(point)], 20)
     if is_mounted(point):

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -113,7 +114,16 @@ def _take_down(store: atoll.Store) -> None:
                 unmount(point)
             registry.forget("workspace", workspace.path)
     finally:
-        # It would end by itself, but later than the folder of its store.
-        with contextlib.suppress(AtollError):
-            _native.stop_server(store.native)
+        _end_server(store)
         store.close()
+
+
+def _end_server(store: atoll.Store) -> None:
+    """It would end by itself, but later than the folder of its store."""
+    own = [each for each in _native.servers() if each["store_id"] == store.id]
+    pids = [pid for each in own for pid in (each["pid"], each["supervisor_pid"])]
+    with contextlib.suppress(AtollError):
+        _native.stop_server(store.native)
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in pids if pid) and time.monotonic() < deadline:
+        time.sleep(0.01)

@@ -88,7 +88,8 @@ class CommandTarget(Target):
         if described is None:
             raise Usage(f"Name the file that describes the program, as {self.syntax}.")
         words = {"scratch": os.fspath(scratch)}
-        root = Path(described.path.format_map(words)).absolute()
+        # As the kernel will name it.
+        root = Path(described.path.format_map(words)).resolve()
         words["path"] = os.fspath(root)
         root.mkdir(parents=True, exist_ok=True)
         server = Server(

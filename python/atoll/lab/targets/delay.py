@@ -26,7 +26,11 @@ def main(words: list[str]) -> int:
     with socket.create_server(("127.0.0.1", port)) as server:
         while True:
             near, _ = server.accept()
-            far = socket.create_connection(("127.0.0.1", to))
+            try:
+                far = socket.create_connection(("127.0.0.1", to))
+            except OSError:
+                near.close()
+                continue
             for source, sink in ((near, far), (far, near)):
                 sink.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 waiting: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
