@@ -143,7 +143,7 @@ class SuiteView:
     rows: list[RowView]
     summaries: list[SummaryView]
     headline: SummaryView | None
-    """The first geometric mean of the suite's own, else the one of all its rows."""
+    """The first geometric mean of the suite's own, else the one of the rows that all targets have."""
     outcomes: list[Differing]
 
 
@@ -172,9 +172,7 @@ def _suite(suite: SuiteRecord, run: Record, number: int, wanted: str | None) -> 
     summaries = [_summary(each, rows, suite.targets, reference) for each in suite.summaries]
     headline = next((each for each in summaries if each.kind == "geometric mean" and each.rows), None)
     if headline is None:
-        groups = tuple({row.record.group: None for row in rows})
-        everything = Summary(name="all rows", kind="geometric mean", groups=groups)
-        headline = _summary(everything, rows, suite.targets, reference)
+        headline = _headline(rows, suite, reference)
     return SuiteView(
         record=suite,
         run=run,
@@ -250,6 +248,18 @@ def _per_file(row: RowRecord, cell: Cell, base: Mapping[Clock, Spread], rtt: flo
         return None
     local = base.get(cell.clock)
     return per_file(row.files, measured.median.value, None if local is None else local.value, rtt)
+
+
+def _headline(rows: Sequence[RowView], suite: SuiteRecord, reference: str | None) -> SummaryView:
+    """Over the rows that every target could have: what one cannot do (commit, say) is not held against it,
+    while a failure is."""
+    there = [name for name in suite.targets if any(row.cell(name).samples for row in rows)]
+    common = [row for row in rows if not any(row.cell(name).unavailable for name in there)]
+    name = "all rows" if len(common) == len(rows) else f"the {len(common)} rows that all have"
+    groups = tuple({row.record.group: None for row in common})
+    return _summary(
+        Summary(name=name, kind="geometric mean", groups=groups), common, suite.targets, reference
+    )
 
 
 def _summary(

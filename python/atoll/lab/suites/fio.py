@@ -166,7 +166,8 @@ def _fio(work: Work, job: Job, path: Path, bytes_: int) -> Taken:
             (
                 "fio",
                 "--name=job",
-                f"--filename={path}",
+                # fio takes a colon for the end of a name, unless it is told otherwise.
+                "--filename=" + os.fspath(path).replace(":", "\\:"),
                 f"--rw={job.rw}",
                 f"--bs={BLOCK if job.random else 1 << 20}",
                 f"--size={bytes_}",
