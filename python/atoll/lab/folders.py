@@ -19,6 +19,7 @@ from pathlib import Path
 
 from atoll.errors import AtollError, Busy, PermissionDenied
 from atoll.lab.mounts import bounded, mounts_below, unmount
+from atoll.lab.servers import end_history_servers
 
 __all__ = ["SAMPLE", "claimed", "clear_leftovers", "made", "remove", "run_folder"]
 
@@ -128,6 +129,7 @@ def _take_down(folder: Path) -> None:
     for point in mounts_below(folder):
         with contextlib.suppress(Busy):
             unmount(point, kill=lambda: _end(folder, signal.SIGKILL))
+    end_history_servers(folder)
     _end(folder, signal.SIGTERM)
     deadline = time.monotonic() + 5
     while _processes(folder) and time.monotonic() < deadline:

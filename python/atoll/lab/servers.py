@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from atoll.errors import AtollError
 from atoll.lab.model import Unavailable
 from atoll.lab.mounts import bounded, is_mounted, unmount
 
-__all__ = ["Server", "free_ports", "listens", "run"]
+__all__ = ["Server", "end_history_servers", "free_ports", "listens", "run"]
 
 
 class Server:
@@ -103,6 +104,21 @@ class Server:
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
+
+
+def end_history_servers(folder: Path) -> None:
+    """Asks atoll's history servers of the stores at or below a folder to end, and waits for that. They mount
+    outside of it, and would leave dead mounts there if they were killed."""
+    from atoll import _native
+
+    own = [each for each in _native.servers() if Path(each["store"]).is_relative_to(folder)]
+    for each in own:
+        with contextlib.suppress(AtollError):
+            _native.stop_server(_native.Store.open(Path(each["store"])))
+    pids = [pid for each in own for pid in (each["pid"], each["supervisor_pid"]) if pid]
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def run(command: Sequence[str], seconds: float = 120.0) -> str:

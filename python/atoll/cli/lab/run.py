@@ -57,8 +57,8 @@ def command(
 ) -> int:
     """Measure SUITES on targets; write a record with every sample, and print a table.
 
-    Exit code 0: every row has its samples; 1: rows failed (the record and the table say which); 130: ended
-    by Ctrl-C (the record holds what was there, and says that it is partial).
+    Exit code 0: no row failed; 1: rows failed (the record and the table say which), or nothing could be
+    measured; 130: ended by Ctrl-C (the record holds what was there, and says that it is partial).
 
     \b
     Examples:
@@ -73,7 +73,7 @@ def command(
     from atoll.lab.model import Options
     from atoll.lab.record import save
 
-    chosen = [registry.suite(name) for name in suites]
+    chosen = [registry.suite(name) for name in dict.fromkeys(suites)]
     made: list[Target] = [registry.parse_target(text) for text in targets or _usual_targets()]
     options = Options(
         reps=reps,
@@ -103,8 +103,13 @@ def command(
         common.note(f"The record is {path}.")
     for form, file in written.items():
         common.note(f"The {form} report is {file}.")
+    for sentence in record.notes:
+        common.note(sentence)
     if record.partial:
         return 130
+    if not any(suite.outcomes or any(row.samples for row in suite.rows) for suite in record.suites):
+        common.note("Nothing could be measured; the record says why.")
+        return 1
     return 1 if failed else 0
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
 
 import atoll
-from atoll import _native, drivers, registry
+from atoll import drivers, registry
 from atoll.drivers.base import MountOptions
 from atoll.errors import AtollError
 from atoll.lab.model import Barrier, Handle, Target, Unavailable
 from atoll.lab.mounts import mounts_below, unmount
+from atoll.lab.servers import end_history_servers
 from atoll.lab.targets.overlay import SCRATCH_KEY
 from atoll.lab.targets.path import barrier_of
 
@@ -114,16 +113,6 @@ def _take_down(store: atoll.Store) -> None:
                 unmount(point)
             registry.forget("workspace", workspace.path)
     finally:
-        _end_server(store)
+        # It would end by itself, but later than the folder of its store.
+        end_history_servers(store.path)
         store.close()
-
-
-def _end_server(store: atoll.Store) -> None:
-    """It would end by itself, but later than the folder of its store."""
-    own = [each for each in _native.servers() if each["store_id"] == store.id]
-    pids = [pid for each in own for pid in (each["pid"], each["supervisor_pid"])]
-    with contextlib.suppress(AtollError):
-        _native.stop_server(store.native)
-    deadline = time.monotonic() + 10
-    while any(Path(f"/proc/{pid}").exists() for pid in pids if pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
