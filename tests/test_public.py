@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
 import atoll
+import atoll.lab
+
+MODULES = [atoll, atoll.lab]
 
 
-def test_all_is_sorted() -> None:
-    assert atoll.__all__ == sorted(atoll.__all__)
+@pytest.mark.parametrize("module", MODULES)
+def test_all_is_sorted(module: ModuleType) -> None:
+    assert module.__all__ == sorted(module.__all__)
+    assert dir(module) == module.__all__
 
 
-@pytest.mark.parametrize("name", atoll.__all__)
-def test_each_name_is_there(name: str) -> None:
-    assert getattr(atoll, name) is not None
+@pytest.mark.parametrize(("module", "name"), [(each, name) for each in MODULES for name in each.__all__])
+def test_each_name_is_there(module: ModuleType, name: str) -> None:
+    assert getattr(module, name) is not None
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+@pytest.mark.parametrize("module", MODULES)
+def test_an_unknown_name_is_an_attribute_error(module: ModuleType) -> None:
     with pytest.raises(AttributeError):
-        _ = atoll.nonsense
+        _ = module.nonsense
 
 
 def test_importing_atoll_imports_nothing_else() -> None:

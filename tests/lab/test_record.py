@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 
 import jsonschema
@@ -53,3 +54,12 @@ def test_what_is_no_record_is_refused(text: str | None, part: str, home: Path) -
     with pytest.raises(Usage) as caught:
         lab.load(file)
     assert part in str(caught.value)
+
+
+def test_the_example_of_the_package_works(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The indented block of the docstring of `atoll.lab`, on folders that anybody has."""
+    monkeypatch.chdir(place)
+    lines = [line for line in (lab.__doc__ or "").splitlines() if not line or line.startswith("    ")]
+    example = textwrap.dedent("\n".join(lines)).replace('"tmpfs"', '"memory=/dev/shm/"')
+    exec(compile(example, "the example", "exec"), {})
+    assert [target.name for target in lab.load(place / "smallfile.json").targets] == ["memory", "disk"]

@@ -62,8 +62,8 @@ class LoopTarget(Target):
         options = "loop" if self._compress == "no" else f"loop,compress={self._compress}"
         mount(self.cleanup, root, "-t", self.argument, "-o", options, os.fspath(image))
         note = (
-            f"syncfs of the {self.argument} in the image, which ends with a flush of the loop device: the "
-            "kernel carries that out as an fsync of the image, so the disk below is covered too"
+            f"syncfs of the {self.argument} in the image, which flushes the loop device: the kernel carries "
+            "that out as an fsync of the image, so the disk below is covered too"
         )
         return Handle(
             name=self.name,
