@@ -113,6 +113,17 @@ class Leaves(Example):
         _write(work)
 
 
+class Holds(Example):
+    """Lets a process that is nobody's stand in the target."""
+
+    name = "holds"
+
+    def work(self, work: lab.Work) -> None:
+        held = subprocess.Popen(["sleep", "600"], cwd=work.handle.root, env={}, start_new_session=True)
+        Path(os.environ["LAB_EXAMPLE_BEGAN"]).write_text(str(held.pid))
+        _write(work)
+
+
 class Needs(Example):
     name = "needs"
     needs = (lab.Tool("no-such-tool", "Debian's package no-such-package"),)
@@ -154,4 +165,4 @@ class Plain(lab.Target):
         return lab.Handle(name=self.name, kind=self.kind, root=root, scratch=root, barrier=barrier)
 
 
-SUITES = (Writes, Forgets, Kills, Stops, Sleeps, Waits, Leaves, Needs, Large, Unprepared, Absent)
+SUITES = (Writes, Forgets, Kills, Stops, Sleeps, Waits, Leaves, Holds, Needs, Large, Unprepared, Absent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -205,6 +206,32 @@ def test_what_a_dead_run_left_is_taken_down_and_said(place: Path) -> None:
         stays.wait()
     assert record.notes == [f"{left} was left by a run that died, and was removed."]
     assert not list(place.iterdir())
+
+
+@pytest.mark.overlay
+def test_a_mount_that_somebody_else_stands_in_is_told_and_taken_down_later(
+    place: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if why := lab.parse_target("tmpfs").missing():
+        pytest.skip(f"overlay: {why}")
+    monkeypatch.setattr(mounts, "BUSY", 0.3)
+    record = measure(place, "holds", "it=tmpfs")
+    (left,) = place.iterdir()
+    (mounted,) = mounts_below(str(place))
+    try:
+        # The figures are kept, and the mount is not detached under whoever uses it.
+        assert len(only_row(record).samples["it"]) == 1
+        sentence = f"{mounted} is still in use; end what uses it and unmount it."
+        assert record.notes == [f"The run could not take everything down: {sentence}"]
+        assert measure(place, "writes", "it=plain").notes == [
+            f"{left} was left by a run that died, and cannot be removed: {sentence}"
+        ]
+    finally:
+        os.kill(int((home / "began").read_text()), signal.SIGKILL)
+    assert measure(place, "writes", "it=plain").notes == [
+        f"{left} was left by a run that died, and was removed."
+    ]
+    assert not mounts_below(str(place)) and not list(place.iterdir())
 
 
 def test_the_folder_of_a_run_that_lives_is_let_alone(place: Path) -> None:

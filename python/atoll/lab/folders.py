@@ -76,9 +76,9 @@ def made(parent: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def run_folder(place: Path) -> Iterator[Path]:
+def run_folder(place: Path, notes: list[str]) -> Iterator[Path]:
     """The folder of a run. At the end every process of the run is ended, and everything below it is
-    unmounted and removed."""
+    unmounted and removed; what cannot be is said in `notes`."""
     with made(place) as folder:
         before = os.environ.get(RUN)
         os.environ[RUN] = os.fspath(folder)
@@ -89,7 +89,10 @@ def run_folder(place: Path) -> Iterator[Path]:
                 del os.environ[RUN]
             else:
                 os.environ[RUN] = before
-            _take_down(folder)
+            try:
+                _take_down(folder)
+            except AtollError as error:
+                notes.append(f"The run could not take everything down: {error}")
 
 
 def clear_leftovers(parent: Path) -> list[str]:

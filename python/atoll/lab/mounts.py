@@ -23,6 +23,8 @@ __all__ = ["answers", "bounded", "is_mounted", "mount", "mount_tmpfs", "mounts_b
 
 #: Seconds that a file system has to answer `stat -f`.
 PATIENCE = 10.0
+#: Seconds that a mount may still be in use: a process that was ended goes a moment later.
+BUSY = 5.0
 
 
 def bounded(command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str] | None:
@@ -107,7 +109,7 @@ def unmount(point: Path, kill: Callable[[], None] | None = None) -> None:
         kill()
         dead = True
     command = ["umount"] if host.may_mount() else ["fusermount3", "-u"]
-    deadline = time.monotonic() + (2 if dead else 20)
+    deadline = time.monotonic() + BUSY
     while is_mounted(point):
         done = bounded([*command, os.fspath(point)], 120)
         if done is not None and time.monotonic() < deadline:
@@ -117,7 +119,7 @@ def unmount(point: Path, kill: Callable[[], None] | None = None) -> None:
             break
         kill()
         dead = True
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + BUSY
     if dead and is_mounted(point):
         bounded([*command, *(["-l"] if host.may_mount() else ["-z"]), os.fspath(point)], 20)
     if is_mounted(point):

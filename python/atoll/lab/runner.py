@@ -103,7 +103,7 @@ def run(
     with claimed(place, folders), _interruptible():
         for folder in dict.fromkeys((place, *folders)):
             record.notes += clear_leftovers(folder)
-        with run_folder(place) as scratch:
+        with run_folder(place, record.notes) as scratch:
             running = [_Running(target, _described(target)) for target in targets]
             record.targets = [each.record for each in running]
             try:
@@ -155,7 +155,7 @@ def _described(target: Target) -> TargetRecord:
 def _start(each: _Running, scratch: Path) -> None:
     target, record = each.target, each.record
     if missing := target.missing():
-        record.unavailable = missing
+        record.unavailable = missing.rstrip(".")
         return
     own = scratch / f"target-{target.name.replace('/', '_')}"
     own.mkdir(parents=True)
@@ -167,7 +167,7 @@ def _start(each: _Running, scratch: Path) -> None:
         if why := answers(Path(handle.root)):
             raise Unavailable(f"it came up, and then {why}")
     except (Unavailable, OSError, subprocess.SubprocessError) as error:
-        record.unavailable = str(error)
+        record.unavailable = str(error).rstrip(".")
         _stop([each])
         return
     each.handle = msgspec.structs.replace(handle, scratch=os.fspath(shared))
