@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,24 @@ def test_figures_have_three_digits() -> None:
     ]  # fmt: skip
     assert [duration(value) for value in (0, 91.4e-6, 0.0005, 12.4)] == ["0 s", "91.4 µs", "500 µs", "12.4 s"]
     assert scale_of("s", [0.5, 3]).text(0.5) == "500 ms" and scale_of("s", [1.5, 100]).text(100) == "100 s"
+
+
+def test_a_form_of_another_package(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = home / "site"
+    info = place / "lab_count-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lab-count\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[atoll.lab.reports]\ncount = lab_count:Count\n")
+    (place / "lab_count.py").write_text(
+        "from atoll.lab.report.base import Report\n\n\n"
+        "class Count(Report):\n"
+        "    name, suffix = 'count', '.txt'\n\n"
+        "    def render(self, records, reference=None):\n"
+        "        return f'{len(records)} records\\n'\n"
+    )
+    save(made.full(), home / "a.json")
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(place), *filter(None, [os.environ.get("PYTHONPATH")])])
+    )
+    Cli(home)("lab", "report", home / "a.json", "--to", f"count={home}/count.txt")
+    assert (home / "count.txt").read_text() == "1 records\n"

@@ -64,12 +64,17 @@ def free_space(folder: Path) -> tuple[int, int]:
 
 
 def version_of(*command: str) -> str | None:
-    """The first line that a program prints about its version; None when it is not there."""
-    if shutil.which(command[0]) is None:
+    """The first line that a program prints about its version; None when it is not there, or does not say."""
+    program = find_program(command[0])
+    if program is None:
         return None
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+        done = subprocess.run(
+            [program, *command[1:]], capture_output=True, text=True, check=False, timeout=20
+        )
     except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode != 0:
         return None
     lines = (done.stdout.strip() or done.stderr.strip()).splitlines()
     return lines[0].strip() if lines else None

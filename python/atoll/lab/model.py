@@ -147,6 +147,8 @@ class Tool:
     name: str
     package: str
     """In words: "Debian's package fio", "`cargo install fsx`"."""
+    version: tuple[str, ...] = ("--version",)
+    """What it is asked for its version with, for the record."""
 
 
 @dataclass(frozen=True)

@@ -166,6 +166,7 @@ def _start(each: _Running, scratch: Path) -> None:
         handle = target.start(own)
         if why := answers(Path(handle.root)):
             raise Unavailable(f"it came up, and then {why}")
+        _check_barrier(handle.barrier)
     except (Unavailable, OSError, subprocess.SubprocessError) as error:
         record.unavailable = str(error).rstrip(".")
         _stop([each])
@@ -177,6 +178,17 @@ def _start(each: _Running, scratch: Path) -> None:
     record.file_system, record.mount_options = mount.kind, mount.options
     record.versions = target.versions()
     record.facts = handle.facts
+
+
+def _check_barrier(barrier: Barrier) -> None:
+    """Raises `Unavailable` for one that proves nothing: the kernel sends no syncfs to a FUSE server."""
+    for path in barrier.paths:
+        kind = host.mount_of(Path(path)).kind
+        if barrier.kind != "fsync" and kind.startswith("fuse"):
+            raise Unavailable(
+                f"its durability barrier is a syncfs of {path} ({kind}), which never reaches a FUSE server; "
+                "name the file system that its data lie on, an fsync or a command"
+            )
 
 
 def _stop(running: Sequence[_Running]) -> None:
@@ -230,6 +242,10 @@ def _suite(
             for each in running:
                 _start(each, scratch)
             _room(suite, scenarios, running, scratch)
+        tools = {tool.name: tool for scenario in scenarios for tool in scenario.tools}
+        for name in tools.keys() - record.host.versions.keys():
+            if version := host.version_of(name, *tools[name].version):
+                record.host.versions[name] = version
         say(f"{suite.name}: preparing")
         suite.prepare(options, scratch / "inputs")
         for scenario in scenarios:

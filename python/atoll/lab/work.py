@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from atoll.lab.host import find_program
-from atoll.lab.model import Barrier, CheckFailed, Handle, Options, Scenario, Unavailable
+from atoll.lab.model import Barrier, CheckFailed, Handle, Options, Row, Scenario, Unavailable
 
 __all__ = ["Work", "drop_caches", "make_durable"]
 
@@ -50,12 +50,14 @@ class Work:
         """The same numbers on each target and in each repetition."""
         self._rows = {row.name: row for row in scenario.rows}
         self._emit = emit
+        self._is_cold = False
 
     @contextlib.contextmanager
     def timed(self, name: str, **details: float) -> Iterator[dict[str, float]]:
         """Both clocks around a part of the work, as a row. What is dirty already is made durable before,
         untimed. What is put into the yielded dictionary is kept beside the figure."""
         row = self._rows[name]
+        self._check_cache(row)
         barrier = self.handle.barrier
         make_durable(barrier)
         self.begin(name)
@@ -84,8 +86,14 @@ class Work:
     ) -> None:
         """A figure that is no clock of ours, in the row's unit."""
         fields: dict[str, object] = {"row": name, "value": value, "durable": durable}
-        assert name in self._rows, name
+        self._check_cache(self._rows[name])
         self._emit("row", fields | {"details": dict(details or {}), "series": list(series)})
+
+    def _check_cache(self, row: Row) -> None:
+        """A row that calls its caches cold has to have emptied them just before."""
+        if row.cache == "cold" and not self._is_cold:
+            raise CheckFailed(f"{row.name} is said to be cold, but nothing emptied the caches")
+        self._is_cold = False
 
     def unavailable(self, name: str, why: str) -> None:
         """A row that cannot be had on this target."""
@@ -150,6 +158,7 @@ class Work:
             # A page or two may have been read again by somebody else.
             if (share := _cached_share(file)) > 0.01:
                 raise Unavailable(f"{share:.0%} of {file.name} is still in memory after drop_caches")
+        self._is_cold = True
 
 
 def make_durable(barrier: Barrier) -> None:

@@ -38,6 +38,9 @@ class HtmlReport(Report):
             suites=list(zip(views, pictures, strict=True)),
             targets=_targets(views),
             jobs=_jobs(views),
+            hosts=list(dict.fromkeys(words.host_line(record) for record in records)),
+            cautions=_cautions(records),
+            repeated=_repeated(views),
             clocks=CLOCKS,
             words=words,
         )
@@ -88,3 +91,18 @@ def _jobs(views: Sequence[SuiteView]) -> list[dict[str, Any]]:
                     }
                 )
     return made
+
+
+def _cautions(records: Sequence[Record]) -> list[tuple[str, list[int]]]:
+    """Each sentence once, with the numbers of the runs that it holds for."""
+    found: dict[str, list[int]] = {}
+    for at, record in enumerate(records, 1):
+        for sentence in words.cautions(record):
+            found.setdefault(sentence, []).append(at)
+    return list(found.items())
+
+
+def _repeated(views: Sequence[SuiteView]) -> set[str]:
+    """Suites that several runs have: they need the number of the run beside their name."""
+    names = [view.record.name for view in views]
+    return {name for name in names if names.count(name) > 1}

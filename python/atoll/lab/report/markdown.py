@@ -13,7 +13,9 @@ from atoll.lab.report.words import (
     failed,
     host_line,
     leaders,
+    load_line,
     options_line,
+    overhead_line,
     ratio_text,
     says,
     summary_cell,
@@ -167,9 +169,10 @@ def environment(record: Record, number: int, level: int = 2) -> str:
     return "\n\n".join(
         [
             f"{'#' * level} Run {number}: the environment",
-            f"{host_line(record)}. Started {record.started}, ended {record.ended}. "
+            f"{host_line(record)}, {load_line(record)}. Started {record.started}, ended {record.ended}. "
             f"atoll {record.lab}, {versions}.",
             f"`{' '.join(record.command)}`",
+            overhead_line(record),
             _lines(head, targets, right_from=len(head)),
         ]
     )

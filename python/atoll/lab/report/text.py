@@ -9,7 +9,7 @@ from atoll.lab.record import Record
 from atoll.lab.report.base import Report
 from atoll.lab.report.figures import number
 from atoll.lab.report.tables import Cell, RowView, SuiteView, suite_views
-from atoll.lab.report.words import cautions, leaders, ratio_text, says
+from atoll.lab.report.words import cautions, leaders, overhead_line, ratio_text, says
 
 __all__ = ["TextReport"]
 
@@ -28,6 +28,7 @@ class TextReport(Report):
         parts = [sentence for record in records for sentence in cautions(record)]
         for view in suite_views(records, reference):
             parts += ["", *_suite(view)]
+        parts += ["", *(line for record in records if (line := overhead_line(record)))]
         return "\n".join(parts).strip() + "\n"
 
 

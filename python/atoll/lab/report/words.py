@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 from atoll.lab import stats
@@ -73,8 +74,9 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def tally(view: SuiteView, target: str) -> dict[str, int]:
-    """How many rows of a target came out how, against the reference."""
-    counts: dict[str, int] = {}
+    """How many rows of a target came out how, against the reference; failures first."""
+    order = ("failed", "faster", "better", "no difference shown", "slower", "worse", "too few samples")
+    counts = dict.fromkeys((*order, "not available"), 0)
     for row in view.rows:
         cell = row.cell(target)
         if cell.failures:
@@ -85,8 +87,8 @@ def tally(view: SuiteView, target: str) -> dict[str, int]:
             said = cell.quoted.verdict
         else:
             continue
-        counts[said] = counts.get(said, 0) + 1
-    return counts
+        counts[said] += 1
+    return {said: count for said, count in counts.items() if count}
 
 
 def says(row: RowView, cell: Cell) -> str:
@@ -168,12 +170,26 @@ def options_line(record: Record) -> str:
     return ", ".join(parts)
 
 
+def overhead_line(record: Record) -> str:
+    """What the lab's own clocks and barrier add to each timed row, by target; empty where it is not known."""
+    medians = [
+        f"{name} {duration(statistics.median(samples))}"
+        for name, samples in record.overhead.items()
+        if samples
+    ]
+    return f"The lab's own overhead, both clocks around nothing: {', '.join(medians)}." if medians else ""
+
+
 def host_line(record: Record) -> str:
     """The machine in one line."""
     host = record.host
     virtual = f", {host.virtual}" if host.virtual else ""
     memory = f"{host.memory_bytes / 2**30:.0f} GiB"
-    loads = f"load {number(host.load_before[0])} before" if host.load_before else "load not known"
-    if host.load_after:
-        loads += f", {number(host.load_after[0])} after"
-    return f"{host.cpus} × {host.cpu}{virtual}, {memory}, Linux {host.kernel}, {loads}"
+    return f"{host.cpus} × {host.cpu}{virtual}, {memory}, Linux {host.kernel}"
+
+
+def load_line(record: Record) -> str:
+    """How busy the machine was."""
+    host = record.host
+    before = f"load {number(host.load_before[0])} before" if host.load_before else "load not known"
+    return before + (f", {number(host.load_after[0])} after" if host.load_after else "")

@@ -15,7 +15,7 @@ __all__ = ["FsBench"]
 
 GIT = Tool("git", "Debian's package git")
 NPM = Tool("npm", "Debian's package npm")
-GO = Tool("go", "Debian's package golang-go")
+GO = Tool("go", "Debian's package golang-go", version=("version",))
 
 _GIT = "git -c user.name=lab -c user.email=lab@localhost -c commit.gpgsign=false -c gc.auto=0"
 
