@@ -131,6 +131,13 @@ class Workspace:
         return self._driver.is_mounted(self._place())
 
     @property
+    def cut_off(self) -> bool:
+        """Whether it is mounted, but the processes that served it were killed; mounting it again mends
+        that."""
+        place = self._place()
+        return self._driver.is_mounted(place) and self._driver.is_cut_off(place)
+
+    @property
     def _driver(self) -> Driver:
         return drivers.get(self.driver)
 

@@ -201,6 +201,13 @@ def _mount_again(
             (workspace.folder / LET_GO).unlink()
         place = workspace._place()
         its_driver = drivers.get(workspace.driver)
+        if its_driver.is_mounted(place) and its_driver.is_cut_off(place):
+            note(
+                f"The processes that served '{workspace.branch}' were killed; it is mounted again. Nothing"
+                " that was written to it is lost."
+            )
+            its_driver.unmount(place, note=note)
+            place = workspace._place()
         if its_driver.is_mounted(place):
             if machine.same_boot(place.settings):
                 raise _held(workspace)

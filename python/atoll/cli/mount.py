@@ -56,7 +56,8 @@ def command(
     """Make BRANCH a writable folder: DIR, which must be empty or not exist, else a managed place.
 
     Stdout is the folder's path and nothing else. A workspace that was unmounted with uncommitted changes, or
-    lost by a crash, comes back with them.
+    lost by a crash, comes back with them; so does one whose server was killed (its files then answer
+    "Transport endpoint is not connected").
 
     \b
     Examples:
@@ -73,7 +74,7 @@ def command(
         mounted = [
             opened.mount(workspace.branch, note=common.note)
             for workspace in opened.workspaces()
-            if workspace.settings.get("present") and not workspace.mounted
+            if workspace.settings.get("present") and (not workspace.mounted or workspace.cut_off)
         ]
     else:
         if branch is None:

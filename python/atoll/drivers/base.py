@@ -76,6 +76,9 @@ class Driver(Protocol):
     def is_mounted(self, place: Place) -> bool:
         """Whether the workspace is usable at its mount point now."""
 
+    def is_cut_off(self, place: Place) -> bool:
+        """Whether a workspace that is mounted has lost what it shows: the processes behind it were killed."""
+
     def has_content(self, place: Place) -> bool:
         """Whether there is something to capture, mounted or not."""
 

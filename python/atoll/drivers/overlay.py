@@ -7,8 +7,10 @@ always relative to the base; a clean unmount empties the upper, and the next mou
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import secrets
 import threading
 from pathlib import Path
 
@@ -54,6 +56,15 @@ class OverlayDriver:
 
     def is_mounted(self, place: Place) -> bool:
         return place.record["mountpoint"] is not None and _native.overlay_mounted(place.mountpoint)
+
+    def is_cut_off(self, place: Place) -> bool:
+        # A name that nobody has asked for yet has to be looked for below, by the history server.
+        try:
+            os.lstat(place.mountpoint / f".atoll-{secrets.token_hex(8)}")
+        except OSError as error:
+            # The second one while the last of the processes is still dying.
+            return error.errno in (errno.ENOTCONN, errno.ECONNABORTED)
+        return False
 
     def has_content(self, place: Place) -> bool:
         return (self._parts(place) / "upper").is_dir()
