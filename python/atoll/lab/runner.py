@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -157,8 +158,7 @@ def _start(each: _Running, scratch: Path) -> None:
     if missing := target.missing():
         record.unavailable = missing.rstrip(".")
         return
-    own = scratch / f"target-{target.name.replace('/', '_')}"
-    own.mkdir(parents=True)
+    own = Path(tempfile.mkdtemp(prefix="target-", dir=scratch))
     # Inputs are one set for all targets, on the disk.
     shared = scratch / "inputs"
     shared.mkdir(exist_ok=True)
@@ -234,6 +234,9 @@ def _suite(
     record.suites.append(made)
     own = suite.contenders(options)
     if own is not None:
+        for target in own:
+            if record.target(target.name) is not None:
+                target.name = f"{target.name} ({suite.name})"
         running = [_Running(target, _described(target)) for target in own]
         record.targets += [each.record for each in running]
     made.targets = [each.target.name for each in running]

@@ -74,7 +74,6 @@ def command(
     from atoll.lab.record import save
 
     chosen = [registry.suite(name) for name in dict.fromkeys(suites)]
-    made: list[Target] = [registry.parse_target(text) for text in targets or _usual_targets()]
     options = Options(
         reps=reps,
         seed=seed,
@@ -85,6 +84,9 @@ def command(
         snapshots=snapshots,
         rtt=None if rtt is None else registry.seconds(rtt),
     )
+    # A suite with contenders of its own needs none of ours.
+    usual = _usual_targets() if any(suite.contenders(options) is None for suite in chosen) else []
+    made: list[Target] = [registry.parse_target(text) for text in targets or usual]
     where = Path(place).expanduser().absolute()
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     path = Path(out) if out else Path("runs") / f"{'+'.join(suites)}-{stamp}.json"
