@@ -93,6 +93,9 @@ def test_history_without_a_repository_says_what_to_do(home: Path) -> None:
     assert record.suites[0].unavailable == "name a git repository with --repo"
 
 
+@pytest.mark.network
+@pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_workflow_tests_the_right_source(home: Path) -> None:
     made = _run("workflow", home)
     if made.unavailable:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
-from atoll.lab.model import Options, Unavailable
+from atoll.lab import inputs
+from atoll.lab.model import Options
 from atoll.lab.work import Work
 
 __all__ = ["GIT", "Project", "prepare_inputs"]
@@ -79,7 +79,7 @@ class Project:
             "/node_modules/\n/.venv/\n/target/\n__pycache__/\n*.egg-info/\n"
         )
         for name in ("package.json", "package-lock.json"):
-            shutil.copy(work.scratch / "workflow-node" / name, self.folder / name)
+            shutil.copy(inputs.DATA / _application(self.options) / name, self.folder / name)
         work.run((*GIT, "init", "-q", "-b", "main"), cwd=self.folder)
         work.run((*GIT, "add", "-A"), cwd=self.folder)
         work.run((*GIT, "commit", "-q", "-m", "start"), cwd=self.folder)
@@ -88,15 +88,14 @@ class Project:
     def install(self, work: Work, folder: Path) -> None:
         """What git ignores: node_modules from a warm cache, and a virtual environment with the project in
         it."""
-        work.run(("npm", "ci", "--offline", *_NPM, *_cache(work.scratch)), cwd=folder)
-        python = os.fspath(folder / ".venv" / "bin" / "python")
-        work.run((sys.executable, "-m", "venv", os.fspath(folder / ".venv")), cwd=folder)
-        wheels = work.scratch / "workflow-wheels"
-        pip = (python, "-m", "pip", "install", "-q", "--no-index", "--find-links", os.fspath(wheels))
-        work.run((*pip, "--disable-pip-version-check", "setuptools", "wheel"), cwd=folder)
-        work.run(
-            (*pip, "--disable-pip-version-check", "--no-build-isolation", "--no-deps", "-e", "."), cwd=folder
-        )
+        work.run(inputs.npm_ci(work.scratch / "workflow-npm", offline=True), cwd=folder)
+        # Without a pip of its own: the fastest way to install, to the advantage of who installs often.
+        work.run((sys.executable, "-m", "venv", "--without-pip", os.fspath(folder / ".venv")), cwd=folder)
+        pip = (sys.executable, "-m", "pip", "--python", os.fspath(folder / ".venv"), "install", "-q")
+        wheels = ("--no-index", "--find-links", os.fspath(work.scratch / "workflow-wheels"))
+        work.run((*pip, *wheels, "--disable-pip-version-check", "setuptools"), cwd=folder)
+        editable = ("--no-build-isolation", "--no-deps", "--disable-pip-version-check", "-e", ".")
+        work.run((*pip, *wheels, *editable), cwd=folder)
 
     def script(self, copy: int) -> str:
         """What an agent does in a copy: edits its modules, runs the tests."""
@@ -118,31 +117,15 @@ class Project:
 def prepare_inputs(options: Options, scratch: Path) -> None:
     """The wheels and npm packages that an install takes, from the registries, before any clock. Raises
     `Unavailable`."""
-    node = scratch / "workflow-node"
-    node.mkdir()
-    if options.quick:
-        (node / "package.json").write_text('{"name": "app", "dependencies": {"is-number": "7.0.0"}}')
-        _bring(("npm", "install", "--package-lock-only", *_NPM, *_cache(scratch)), node)
-    else:
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(Path(__file__).parents[1] / "data" / "app" / name, node / name)
-    warm = scratch / "workflow-warm"
-    shutil.copytree(node, warm)
-    _bring(("npm", "ci", *_NPM, *_cache(scratch)), warm)
-    shutil.rmtree(warm)
-    wheels = ("download", "-q", "-d", os.fspath(scratch / "workflow-wheels"), "setuptools", "wheel")
-    _bring((sys.executable, "-m", "pip", *wheels, "--disable-pip-version-check"), scratch)
+    cache, _ = inputs.warm_npm(_application(options))
+    (scratch / "workflow-npm").symlink_to(cache)
+
+    def make(folder: Path) -> None:
+        download = ("download", "-q", "--disable-pip-version-check", "-d", folder, "setuptools")
+        inputs.run((sys.executable, "-m", "pip", *download), folder)
+
+    (scratch / "workflow-wheels").symlink_to(inputs.kept("setuptools", sys.version.encode(), make))
 
 
-_NPM = ("--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
-
-
-def _cache(scratch: Path) -> tuple[str, str]:
-    return "--cache", os.fspath(scratch / "workflow-npm")
-
-
-def _bring(command: tuple[str, ...], cwd: Path) -> None:
-    done = subprocess.run(list(command), cwd=cwd, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise Unavailable(f"`{' '.join(command[:3])}` failed ({last}); a package registry is needed")
+def _application(options: Options) -> str:
+    return "npm-small" if options.quick else "npm-17800"
