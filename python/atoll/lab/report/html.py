@@ -77,9 +77,9 @@ def _jobs(views: Sequence[SuiteView]) -> list[dict[str, Any]]:
     for view in views:
         for row in view.rows:
             for cell in row.cells:
-                if cell.per_file is None or cell.per_file.local is None or row.record.files is None:
+                files = cell.files
+                if files is None or cell.per_file is None or cell.per_file.local is None:
                     continue
-                files = row.record.files
                 both = f"{cell.target} against {view.reference}"
                 made.append(
                     {

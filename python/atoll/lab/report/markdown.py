@@ -118,9 +118,7 @@ def _per_file(view: SuiteView) -> str:
                 continue
             trips = "" if each.round_trips is None else number(each.round_trips)
             figures = [number(each.other * 1000), number(each.wait * 1000), trips]
-            rows.append(
-                [_cell_text(row.record.name), _cell_text(cell.target), f"{row.record.files:,}", *figures]
-            )
+            rows.append([_cell_text(row.record.name), _cell_text(cell.target), f"{cell.files:,}", *figures])
     if not rows:
         return ""
     wait = f"wait for each, against {view.reference}, ms"

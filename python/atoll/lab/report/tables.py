@@ -60,6 +60,8 @@ class Cell:
     clocks: Mapping[Clock, Measured] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     unavailable: str | None = None
+    files: int | None = None
+    """Files that the work makes or visits."""
     per_file: PerFile | None = None
 
     @property
@@ -226,7 +228,7 @@ def _row(
             failures=failures,
             unavailable=row.unavailable.get(name),
         )
-        cells.append(replace(cell, per_file=_per_file(row, cell, base, rtt)))
+        cells.append(_with_files(row, cell, base, rtt))
     shown = [each.median.value for cell in cells for each in cell.clocks.values()]
     return RowView(row, scale_of(row.unit, shown), cells)
 
@@ -242,12 +244,15 @@ def _measured(row: RowRecord, ours: Spread, reference: Spread | None, failed: bo
     return Measured(ours, ratio, stats.verdict(ours, reference, higher=row.better == "higher", timed=timed))
 
 
-def _per_file(row: RowRecord, cell: Cell, base: Mapping[Clock, Spread], rtt: float | None) -> PerFile | None:
+def _with_files(row: RowRecord, cell: Cell, base: Mapping[Clock, Spread], rtt: float | None) -> Cell:
+    """The cell with its times per file, where the row or its samples say how many there are."""
     measured = cell.quoted
-    if not row.files or row.unit != "s" or measured is None:
-        return None
+    files = row.files or round(cell.details.get("files", 0))
+    if not files or row.unit != "s" or measured is None:
+        return cell
     local = base.get(cell.clock)
-    return per_file(row.files, measured.median.value, None if local is None else local.value, rtt)
+    each = per_file(files, measured.median.value, None if local is None else local.value, rtt)
+    return replace(cell, files=files, per_file=each)
 
 
 def _headline(rows: Sequence[RowView], suite: SuiteRecord, reference: str | None) -> SummaryView:

@@ -15,6 +15,7 @@ __all__ = [
     "CLOCK_NAMES",
     "cautions",
     "failed",
+    "filed",
     "host_line",
     "leaders",
     "options_line",
@@ -75,7 +76,16 @@ def _listed(names: Sequence[str]) -> str:
 
 def tally(view: SuiteView, target: str) -> dict[str, int]:
     """How many rows of a target came out how, against the reference; failures first."""
-    order = ("failed", "faster", "better", "no difference shown", "slower", "worse", "too few samples")
+    order = (
+        "failed",
+        "filed",
+        "faster",
+        "better",
+        "no difference shown",
+        "slower",
+        "worse",
+        "too few samples",
+    )
     counts = dict.fromkeys((*order, "not available"), 0)
     for row in view.rows:
         cell = row.cell(target)
@@ -133,6 +143,11 @@ def overview(view: SuiteView, target: str) -> tuple[Spread, Clock] | None:
 def failed(view: SuiteView) -> list[tuple[RowView, Cell]]:
     """Every cell with a failure."""
     return [(row, cell) for row in view.rows for cell in row.cells if cell.failures]
+
+
+def filed(view: SuiteView) -> list[tuple[RowView, Cell]]:
+    """Every cell with times per file."""
+    return [(row, cell) for row in view.rows for cell in row.cells if cell.per_file]
 
 
 def cautions(record: Record) -> list[str]:
