@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 
 from atoll.lab.record import Record
@@ -15,6 +14,8 @@ __all__ = ["TextReport"]
 
 #: Longer messages are cut in the table; the record has them whole.
 _MESSAGE = 60
+#: Columns that are set to the right.
+_FIGURES = (2, 3)
 
 
 class TextReport(Report):
@@ -70,17 +71,15 @@ def _cells(row: RowView, cell: Cell, first: bool) -> list[str]:
 
 
 def _columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    from rich.console import Console
-    from rich.table import Table
-
+    """Columns as wide as they must be: a terminal wraps what does not fit, and nothing is cut in a file."""
     if not rows:
         return []
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for at, title in enumerate(head):
-        table.add_column(title, justify="right" if 2 <= at <= 3 else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    out = io.StringIO()
-    # As wide as it must be: a terminal wraps what does not fit, and nothing is cut in a file.
-    Console(file=out, width=400, color_system=None, highlight=False, markup=False).print(table)
-    return [line.rstrip() for line in out.getvalue().splitlines()]
+    lines = [head, *rows]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
+    return [
+        "  ".join(
+            cell.rjust(width) if at in _FIGURES else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]

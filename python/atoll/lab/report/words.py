@@ -18,9 +18,13 @@ __all__ = [
     "filed",
     "host_line",
     "leaders",
+    "load_line",
     "options_line",
+    "overhead_line",
+    "overview",
     "ratio_text",
     "says",
+    "summary_cell",
     "tally",
 ]
 
