@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from atoll.lab.report.tables import suite_views
 from atoll.lab.report.words import leaders, says, tally
 from tests.conftest import Cli
 from tests.lab import made
+from tests.lab.packages import install
 
 
 def test_ratios_are_costs_by_the_clock_that_both_sides_have() -> None:
@@ -146,21 +146,16 @@ def test_figures_have_three_digits() -> None:
 
 
 def test_a_form_of_another_package(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = home / "site"
-    info = place / "lab_count-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lab-count\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[atoll.lab.reports]\ncount = lab_count:Count\n")
-    (place / "lab_count.py").write_text(
+    source = (
         "from atoll.lab.report.base import Report\n\n\n"
         "class Count(Report):\n"
         "    name, suffix = 'count', '.txt'\n\n"
         "    def render(self, records, reference=None):\n"
         "        return f'{len(records)} records\\n'\n"
     )
-    save(made.full(), home / "a.json")
-    monkeypatch.setenv(
-        "PYTHONPATH", os.pathsep.join([str(place), *filter(None, [os.environ.get("PYTHONPATH")])])
+    install(
+        home / "site", "lab_count", source, {"atoll.lab.reports": ["count = lab_count:Count"]}, monkeypatch
     )
+    save(made.full(), home / "a.json")
     Cli(home)("lab", "report", home / "a.json", "--to", f"count={home}/count.txt")
     assert (home / "count.txt").read_text() == "1 records\n"
