@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from atoll.lab.host import find_program, version_of
 from atoll.lab.model import Barrier, Handle, Target, Unavailable
+from atoll.lab.mounts import is_mounted
 from atoll.lab.servers import Server
 from atoll.lab.targets.overlay import SCRATCH_KEY, base_folder
 from atoll.lab.targets.path import barrier_of
@@ -18,18 +19,18 @@ __all__ = ["PassthroughTarget", "lacks_fuse"]
 
 _BRINGS = {
     "bindfs": "Debian's package bindfs",
-    "passthrough_ll": "an example of libfuse; build it and put it on PATH",
-    "passthrough_hp": "an example of libfuse; build it and put it on PATH",
+    "passthrough_ll": "compile it from the examples of Debian's package libfuse3-dev and put it on PATH",
+    "passthrough_hp": "build it from the sources of libfuse and put it on PATH",
 }
 
 
 def _command(program: str, source: Path, root: Path) -> list[str]:
-    """In the foreground, with default options."""
+    """In the foreground, with default options; passthrough_hp may leave the work to a child."""
     match os.path.basename(program):
         case "passthrough_ll":
             return [program, "-f", "-o", f"source={source}", os.fspath(root)]
         case "passthrough_hp":
-            return [program, "--foreground", os.fspath(source), os.fspath(root)]
+            return [program, os.fspath(source), os.fspath(root)]
         case _:
             return [program, "-f", os.fspath(source), os.fspath(root)]
 
@@ -60,7 +61,7 @@ class PassthroughTarget(Target):
             folder.mkdir()
         server = Server(self.argument, _command(program, source, root), scratch / "log")
         server.serves(self.cleanup, root)
-        server.wait_mounted(root)
+        server.wait_until(lambda: is_mounted(root), 60, daemon=True)
         return Handle(
             name=self.name,
             kind=f"{self.kind}:{self.argument}",
@@ -71,7 +72,7 @@ class PassthroughTarget(Target):
         )
 
     def versions(self) -> dict[str, str]:
-        found = version_of(self.argument, "--version")
+        found = version_of(find_program(self.argument) or self.argument, "--version")
         return {self.argument: found} if found else {}
 
 
