@@ -120,6 +120,8 @@ class Host(msgspec.Struct, kw_only=True):
     load_before: list[float]
     load_after: list[float] = []
     versions: dict[str, str] = {}
+    cautions: list[str] = []
+    """Sentences about what on this machine makes figures depend on what was done before."""
 
 
 class Record(msgspec.Struct, kw_only=True):

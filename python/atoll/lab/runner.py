@@ -101,6 +101,8 @@ def run(
         suites=[],
     )
     folders = [folder for target in targets for folder in target.folders()]
+    found = [host.caution(folder) for folder in (place, *folders)]
+    record.host.cautions = [each for each in dict.fromkeys(found) if each]
     with claimed(place, folders), _interruptible():
         for folder in dict.fromkeys((place, *folders)):
             record.notes += clear_leftovers(folder)

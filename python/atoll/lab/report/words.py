@@ -168,6 +168,7 @@ def cautions(record: Record) -> list[str]:
             f"The machine was busy when it began (load {number(load)} on {record.host.cpus} processors): "
             "other work is in the figures."
         )
+    said += record.host.cautions
     for target in record.targets:
         if target.unavailable:
             said.append(f"{target.name} was not available: {target.unavailable}.")
