@@ -113,10 +113,16 @@ def nothing_is_left(here: Cli) -> None:
 
 
 @pytest.mark.overlay
+@pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_writes_what_it_has_and_leaves_nothing(number: signal.Signals, here: Cli) -> None:
+def test_an_interrupted_run_writes_what_it_has_and_leaves_nothing(
+    number: signal.Signals, times: int, here: Cli
+) -> None:
     process = begun(here, *targets_of_all_sorts(here))
-    process.send_signal(number)
+    for _ in range(times):
+        # The second and third one come while everything is taken down.
+        process.send_signal(number)
+        time.sleep(0.1)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     record = lab.load(here.cwd / "it.json")

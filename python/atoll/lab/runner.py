@@ -122,6 +122,8 @@ def run(
                 record.partial = "interrupted"
                 say("interrupted; taking everything down")
             finally:
+                # For good: a second Ctrl-C must not leave mounts behind.
+                _ignore_interrupts()
                 _stop(running)
     record.ended = _now()
     record.host.load_after = list(os.getloadavg())
@@ -139,8 +141,10 @@ def _interruptible() -> Iterator[None]:
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
+    before = {number: signal.getsignal(number) for number in _INTERRUPTS}
     try:
-        before = {number: signal.signal(number, interrupt) for number in _INTERRUPTS[1:]}
+        for number in _INTERRUPTS[1:]:
+            signal.signal(number, interrupt)
     except ValueError:  # not in the main thread: whoever called us takes the signals
         yield
         return
@@ -149,6 +153,12 @@ def _interruptible() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _ignore_interrupts() -> None:
+    with contextlib.suppress(ValueError):
+        for number in _INTERRUPTS:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _described(target: Target) -> TargetRecord:
@@ -194,19 +204,11 @@ def _check_barrier(barrier: Barrier) -> None:
 
 
 def _stop(running: Sequence[_Running]) -> None:
-    # A second Ctrl-C must not leave mounts behind.
-    before = {}
-    with contextlib.suppress(ValueError):
-        before = {number: signal.signal(number, signal.SIG_IGN) for number in _INTERRUPTS}
-    try:
-        for each in reversed(running):
-            try:
-                each.target.stop()
-            except (AtollError, OSError, subprocess.SubprocessError) as error:
-                each.record.died = each.record.died or f"it could not be stopped: {error}"
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    for each in reversed(running):
+        try:
+            each.target.stop()
+        except (AtollError, OSError, subprocess.SubprocessError) as error:
+            each.record.died = each.record.died or f"it could not be stopped: {error}"
 
 
 def _overhead(record: Record, running: Sequence[_Running], options: Options) -> None:
