@@ -7,35 +7,19 @@ import os
 import random
 import signal
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
 import atoll
-from atoll.errors import AtollError, NoSpace, Usage
+from atoll.errors import NoSpace, Usage
 from atoll.lab import host
 from atoll.lab.folders import claimed, clear_leftovers, run_folder
-from atoll.lab.model import (
-    Barrier,
-    CheckFailed,
-    Handle,
-    Job,
-    Options,
-    Row,
-    Scenario,
-    Suite,
-    Target,
-    Unavailable,
-)
-from atoll.lab.mounts import answers, bounded
-from atoll.lab.record import Failure, Record, RowRecord, Sample, SuiteRecord, TargetRecord
+from atoll.lab.model import CheckFailed, Job, Options, Row, Scenario, Suite, Target, Unavailable
+from atoll.lab.record import Failure, Record, RowRecord, Sample, SuiteRecord
+from atoll.lab.running import Running, stop
 from atoll.lab.sampling import Taken, take
-from atoll.lab.worker import WORK_PREFIX
 
 __all__ = ["Progress", "run", "turns"]
 
@@ -45,18 +29,6 @@ Progress = Callable[[str], None]
 """Takes a line about what is done just now."""
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_NO_BARRIER = Barrier(kind="none", note="it was not started")
-
-
-@dataclass
-class _Running:
-    target: Target
-    record: TargetRecord
-    handle: Handle | None = None
-
-    @property
-    def lives(self) -> bool:
-        return self.handle is not None and self.record.died is None
 
 
 def run(
@@ -107,12 +79,12 @@ def run(
         for folder in dict.fromkeys((place, *folders)):
             record.notes += clear_leftovers(folder)
         with run_folder(place, record.notes) as scratch:
-            running = [_Running(target, _described(target)) for target in targets]
+            running = [Running(target) for target in targets]
             record.targets = [each.record for each in running]
             try:
                 for each in running:
                     say(f"starting {each.target.name}")
-                    _start(each, scratch)
+                    each.start(scratch)
                 for suite in suites:
                     _room(suite, work[suite.name], running, scratch)
                 _overhead(record, running, options)
@@ -124,7 +96,7 @@ def run(
             finally:
                 # For good: a second Ctrl-C must not leave mounts behind.
                 _ignore_interrupts()
-                _stop(running)
+                stop(running)
     record.ended = _now()
     record.host.load_after = list(os.getloadavg())
     return record
@@ -161,57 +133,7 @@ def _ignore_interrupts() -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
-def _described(target: Target) -> TargetRecord:
-    return TargetRecord(name=target.name, kind=target.kind, spec=target.spec, barrier=_NO_BARRIER)
-
-
-def _start(each: _Running, scratch: Path) -> None:
-    target, record = each.target, each.record
-    if missing := target.missing():
-        record.unavailable = missing.rstrip(".")
-        return
-    own = Path(tempfile.mkdtemp(prefix="target-", dir=scratch))
-    # Inputs are one set for all targets, on the disk.
-    shared = scratch / "inputs"
-    shared.mkdir(exist_ok=True)
-    try:
-        handle = target.start(own)
-        if why := answers(Path(handle.root)):
-            raise Unavailable(f"it came up, and then {why}")
-        _check_barrier(handle.barrier)
-    except (Unavailable, OSError, subprocess.SubprocessError) as error:
-        record.unavailable = str(error).rstrip(".")
-        _stop([each])
-        return
-    each.handle = msgspec.structs.replace(handle, scratch=os.fspath(shared))
-    mount = host.mount_of(Path(handle.root))
-    record.barrier = handle.barrier
-    record.root = handle.root
-    record.file_system, record.mount_options = mount.kind, mount.options
-    record.versions = target.versions()
-    record.facts = handle.facts
-
-
-def _check_barrier(barrier: Barrier) -> None:
-    """Raises `Unavailable` for one that proves nothing: the kernel sends no syncfs to a FUSE server."""
-    for path in barrier.paths:
-        kind = host.mount_of(Path(path)).kind
-        if barrier.kind != "fsync" and kind.startswith("fuse"):
-            raise Unavailable(
-                f"its durability barrier is a syncfs of {path} ({kind}), which never reaches a FUSE server; "
-                "name the file system that its data lie on, an fsync or a command"
-            )
-
-
-def _stop(running: Sequence[_Running]) -> None:
-    for each in reversed(running):
-        try:
-            each.target.stop()
-        except (AtollError, OSError, subprocess.SubprocessError) as error:
-            each.record.died = each.record.died or f"it could not be stopped: {error}"
-
-
-def _overhead(record: Record, running: Sequence[_Running], options: Options) -> None:
+def _overhead(record: Record, running: Sequence[Running], options: Options) -> None:
     for each in running:
         if each.handle is not None:
             job = Job(suite="", scenario="", options=options, handle=each.handle, rep=0)
@@ -222,7 +144,7 @@ def _suite(
     record: Record,
     suite: Suite,
     scenarios: Sequence[Scenario],
-    running: list[_Running],
+    running: list[Running],
     options: Options,
     scratch: Path,
     say: Progress,
@@ -241,13 +163,13 @@ def _suite(
         for target in own:
             if record.target(target.name) is not None:
                 target.name = f"{target.name} ({suite.name})"
-        running = [_Running(target, _described(target)) for target in own]
+        running = [Running(target) for target in own]
         record.targets += [each.record for each in running]
     made.targets = [each.target.name for each in running]
     try:
         if own is not None:
             for each in running:
-                _start(each, scratch)
+                each.start(scratch)
             _room(suite, scenarios, running, scratch)
         tools = {tool.name: tool for scenario in scenarios for tool in scenario.tools}
         for name in tools.keys() - record.host.versions.keys():
@@ -263,12 +185,10 @@ def _suite(
         _fail(made, scenarios, running, f"its inputs could not be made: {error}")
     finally:
         if own is not None:
-            _stop(running)
+            stop(running)
 
 
-def _fail(
-    made: SuiteRecord, scenarios: Sequence[Scenario], running: Sequence[_Running], message: str
-) -> None:
+def _fail(made: SuiteRecord, scenarios: Sequence[Scenario], running: Sequence[Running], message: str) -> None:
     for scenario in scenarios:
         for row in scenario.rows:
             failed = _row_record(scenario, row)
@@ -276,7 +196,7 @@ def _fail(
             made.rows.append(failed)
 
 
-def _room(suite: Suite, scenarios: Sequence[Scenario], running: Sequence[_Running], scratch: Path) -> None:
+def _room(suite: Suite, scenarios: Sequence[Scenario], running: Sequence[Running], scratch: Path) -> None:
     """Whether the largest scenario fits on each target, and on the disk, where the data of most targets end
     up. Raises `NoSpace`."""
     size = max((scenario.bytes for scenario in scenarios), default=0)
@@ -295,7 +215,7 @@ def _scenario(
     made: SuiteRecord,
     suite: Suite,
     scenario: Scenario,
-    running: Sequence[_Running],
+    running: Sequence[Running],
     options: Options,
     say: Progress,
 ) -> None:
@@ -333,7 +253,7 @@ def _one(
     rows: dict[str, RowRecord],
     suite: Suite,
     scenario: Scenario,
-    each: _Running,
+    each: Running,
     options: Options,
     rep: int,
     place: int,
@@ -346,10 +266,7 @@ def _one(
         job = Job(suite=suite.name, scenario=scenario.name, options=options, handle=each.handle, rep=rep)
         taken = take(job, scenario.limit)
         if taken.failed is not None and not taken.is_unavailable:
-            each.record.died = _death(each.handle, taken.failed)
-            if each.record.died is not None:
-                # At once: what hangs would disturb the others.
-                _stop([each])
+            each.look_after(taken.failed)
     if rep < 0:
         return
     if taken.failed is not None and not taken.is_unavailable:
@@ -400,14 +317,3 @@ def _row_record(scenario: Scenario, row: Row) -> RowRecord:
 def _lacking(scenario: Scenario) -> str | None:
     gone = [tool for tool in scenario.tools if host.find_program(tool.name) is None]
     return "; ".join(f"{tool.name} is missing: {tool.package}" for tool in gone) or None
-
-
-def _death(handle: Handle, failure: str) -> str | None:
-    """Whether the target still answers after a failure; if not, how it ended."""
-    if why := answers(Path(handle.root)):
-        return f"{why} ({failure})"
-    # What a killed sample left behind, looked for from outside: the answer was about the root only.
-    script = 'rm -rf --one-file-system -- "$1"/"$2"*'
-    if bounded(["sh", "-c", script, "sh", handle.root, WORK_PREFIX], 120) is None:
-        return f"it does not let go of what a sample left ({failure})"
-    return None
