@@ -18,7 +18,7 @@ export PATH := $(CURDIR)/.rust/bin:$(PATH)
 # One build at a time: two would race in the virtual environment.
 LOCK := $(shell command -v flock >/dev/null 2>&1 && echo "flock .make.lock")
 
-.PHONY: help setup build develop quickstart test test-rust test-python lint format wheel bench clean
+.PHONY: help setup build develop quickstart test test-rust test-python lint format wheel bench lab lab-full performance clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -70,8 +70,19 @@ format: $(BIN)/.dev-tools ## let rustfmt and ruff rewrite the code
 wheel: setup $(BIN)/.dev-tools ## a wheel for this platform, in dist/
 	@$(LOCK) $(BIN)/maturin build $(WHEEL_ARGS)
 
-bench: build ## every figure of docs/PERFORMANCE.md, measured here (takes long; see benchmarks/README.md)
+bench: build ## what the lab does not cover of docs/PERFORMANCE.md (takes long; see benchmarks/README.md)
 	@$(BIN)/python -m benchmarks all
+
+lab: build ## measure everything a little on this disk: records and one HTML report in runs/, in under half an hour
+	@scripts/setup.sh lab
+	@$(BIN)/python -m scripts.lab short --out runs/short
+
+lab-full: build ## the figures of docs/PERFORMANCE.md; takes hours. REPO=DIR: whose history `history` keeps
+	@scripts/setup.sh lab
+	@$(BIN)/python -m scripts.lab full --out runs/full $(if $(REPO),--repo $(REPO))
+
+performance: $(BIN)/.dev-tools ## docs/PERFORMANCE.md of the records of `make lab-full` and `make bench`
+	@$(BIN)/python -m scripts.performance
 
 clean: ## remove what was built
 	rm -rf target dist .rust $(VENV) .make.lock .mypy_cache .ruff_cache .pytest_cache .hypothesis

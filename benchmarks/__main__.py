@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import copyup, fsbench, host, ingest, reads, workspaces
+from benchmarks import copyup, host, ingest, reads, workspaces
 from benchmarks.harness import Options, Row, markdown, progress, write
 from scripts.leftovers import clean_up
 
@@ -25,8 +24,6 @@ BENCHMARKS: dict[str, Callable[[Options], list[Row]]] = {
     "fork": workspaces.fork,
     "mount": workspaces.mount,
     "hundred": workspaces.hundred,
-    "fsbench-memory": fsbench.fsbench_memory,
-    "fsbench-disk": fsbench.fsbench_disk,
     "cold": reads.cold,
     "git-status": reads.git_status,
     "memory": reads.memory,
@@ -52,14 +49,6 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def mount_memory(place: Path) -> Path | None:
-    """A tmpfs below `place`, or None without the right to mount one."""
-    memory = place / "memory"
-    memory.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(memory)], capture_output=True, check=False)
-    return memory if done.returncode == 0 else None
-
-
 def main() -> int:
     args = parse()
     names = list(BENCHMARKS) if args.names == ["all"] else args.names
@@ -75,9 +64,8 @@ def main() -> int:
     os.environ["ATOLL_SERVER_IDLE"] = "1"  # a fresh mount has to wait for the server before it to end
     for name in ("ATOLL_STORE", "ATOLL_WORKSPACE", "ATOLL_BRANCH", "ATOLL_BASE"):
         os.environ.pop(name, None)
-    memory = mount_memory(place)
     command = Path(sys.executable).parent / "atoll"
-    options = Options(args.runs, place, memory, command, dict(os.environ), args.scale)
+    options = Options(args.runs, place, command, dict(os.environ), args.scale)
     held = True
     try:
         for name in names:
@@ -87,8 +75,6 @@ def main() -> int:
             print(f"\n{name} ({path})\n\n{markdown(rows)}", flush=True)
             held = held and all(row.holds is not False for row in rows)
     finally:
-        if memory is not None:
-            subprocess.run(["umount", str(memory)], check=False)
         for line in clean_up(str(place), 15.0):
             held = False
             print(f"benchmarks: left behind: {line}", file=sys.stderr)

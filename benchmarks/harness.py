@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import statistics
 import sys
@@ -59,8 +58,6 @@ class Options:
     runs: int
     place: Path
     """A folder on the disk that is measured."""
-    memory: Path | None
-    """A tmpfs, for baselines in memory; None without the right to mount one."""
     atoll: Path
     env: dict[str, str]
     scale: float = 1.0
@@ -103,10 +100,6 @@ def scaled(samples: Mapping[str, Sequence[float]], factor: float) -> dict[str, l
 
 def median(values: Sequence[float]) -> float:
     return statistics.median(values)
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    return math.exp(sum(math.log(value) for value in values) / len(values))
 
 
 def ratio_row(name: str, samples: dict[str, list[float]], ours: str, base: str, bar: float | None) -> Row:

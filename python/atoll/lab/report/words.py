@@ -131,14 +131,16 @@ def summary_cell(view: SuiteView, summary: SummaryView, line: Line, clock: Clock
     return ", ".join(parts)
 
 
-def overview(view: SuiteView, target: str) -> tuple[Spread, Clock] | None:
-    """The headline of a target by the later clock that it and the reference have, and that clock."""
-    if view.headline is None:
+def overview(view: SuiteView, target: str, summary: SummaryView | None = None) -> tuple[Spread, Clock] | None:
+    """A summary (the headline) of a target by the later clock that it and the reference have, and that
+    clock."""
+    chosen = summary or view.headline
+    if chosen is None:
         return None
     durable = any("durable" in row.cell(target).clocks for row in view.rows)
     clocks: tuple[Clock, ...] = ("durable", "returned") if durable else ("returned",)
     for clock in clocks:
-        for line in view.headline.lines[clock]:
+        for line in chosen.lines[clock]:
             if line.target == target and line.ratio is not None:
                 return line.ratio, clock
     return None
