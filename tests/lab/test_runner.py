@@ -98,6 +98,7 @@ def test_a_target_whose_server_dies_or_hangs_fails_alone(
     suite: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mounts, "PATIENCE", 1.0)
+    monkeypatch.setattr(mounts, "BUSY", 1.0)
     record = measure(place, f"{suite} writes", pass_through(), "other=plain", reps=2)
     assert record.target(VICTIM).died is not None  # type: ignore[union-attr]
     for suite_record in record.suites:

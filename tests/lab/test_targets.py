@@ -201,6 +201,7 @@ def test_a_mount_whose_server_is_stopped_is_taken_down(
     scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mounts, "PATIENCE", 0.5)
+    monkeypatch.setattr(mounts, "BUSY", 0.5)
     target = made("passthrough")
     handle = target.start(scratch)
     # Somebody stands in it, as a sample that hangs does.

@@ -131,7 +131,7 @@ def _take_down(folder: Path) -> None:
     _end(folder, signal.SIGKILL, SAMPLE)
     for point in mounts_below(folder):
         with contextlib.suppress(Busy):
-            unmount(point, kill=lambda: _end(folder, signal.SIGKILL))
+            unmount(point, end=lambda: _end(folder, signal.SIGKILL))
     end_history_servers(folder)
     _end(folder, signal.SIGTERM)
     deadline = time.monotonic() + 5
@@ -139,7 +139,7 @@ def _take_down(folder: Path) -> None:
         time.sleep(0.05)
     _end(folder, signal.SIGKILL)
     for point in mounts_below(folder):
-        unmount(point, kill=lambda: None)
+        unmount(point, end=lambda: None)
 
 
 def _end(folder: Path, number: signal.Signals, having: Mapping[str, str] | None = None) -> None:

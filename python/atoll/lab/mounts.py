@@ -14,17 +14,21 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from atoll.errors import Busy
 from atoll.lab import host
 from atoll.lab.model import Unavailable
 
-__all__ = ["answers", "bounded", "is_mounted", "mount", "mount_tmpfs", "mounts_below", "unmount"]
+__all__ = ["answers", "bounded", "is_mounted", "kill", "mount", "mount_tmpfs", "mounts_below", "unmount"]
 
 #: Seconds that a file system has to answer `stat -f`.
 PATIENCE = 10.0
 #: Seconds that a mount may still be in use: a process that was ended goes a moment later.
 BUSY = 5.0
+
+#: Processes that were killed and have not ended: the kernel waits for a server on their behalf.
+_stuck: list[subprocess.Popen[Any]] = []
 
 
 def bounded(command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str] | None:
@@ -42,14 +46,24 @@ def bounded(command: Sequence[str], seconds: float) -> subprocess.CompletedProce
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=1)
+        kill(process)
         for pipe in (process.stdout, process.stderr):
             assert pipe is not None
             pipe.close()
         return None
     return subprocess.CompletedProcess(list(command), process.returncode, out, err)
+
+
+def kill(process: subprocess.Popen[Any], seconds: float = 1.0) -> None:
+    """Ends a process that leads a group, with that group. One that does not go is waited for no longer than
+    `seconds`, and reaped by a later call."""
+    _stuck[:] = [each for each in _stuck if each.poll() is None]
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    try:
+        process.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        _stuck.append(process)
 
 
 def answers(folder: Path) -> str | None:
@@ -92,10 +106,10 @@ def mount_tmpfs(cleanup: contextlib.ExitStack, point: Path) -> None:
     mount(cleanup, point, "-t", "tmpfs", "atoll-lab")
 
 
-def unmount(point: Path, kill: Callable[[], None] | None = None) -> None:
+def unmount(point: Path, end: Callable[[], None] | None = None) -> None:
     """Takes down what is mounted at `point`.
 
-    `kill` ends the server of a FUSE mount at once, and is called when that does not answer: such a mount can
+    `end` ends the server of a FUSE mount at once, and is called when that does not answer: such a mount can
     hang whoever asks for it. Only a FUSE mount without its server is ever detached lazily, when a process
     still stands in it: nothing can be written through it any more. Any other lazy detach would let the file
     system go on writing while the next work is timed.
@@ -105,8 +119,8 @@ def unmount(point: Path, kill: Callable[[], None] | None = None) -> None:
     """
     fuse = (_kind(point) or "").startswith("fuse")
     dead = False
-    if fuse and kill is not None and answers(point) is not None:
-        kill()
+    if fuse and end is not None and answers(point) is not None:
+        end()
         dead = True
     command = ["umount"] if host.may_mount() else ["fusermount3", "-u"]
     deadline = time.monotonic() + BUSY
@@ -115,9 +129,9 @@ def unmount(point: Path, kill: Callable[[], None] | None = None) -> None:
         if done is not None and time.monotonic() < deadline:
             time.sleep(0.0 if done.returncode == 0 else 0.1)
             continue
-        if not fuse or kill is None or dead:
+        if not fuse or end is None or dead:
             break
-        kill()
+        end()
         dead = True
         deadline = time.monotonic() + BUSY
     if dead and is_mounted(point):

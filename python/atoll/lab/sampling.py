@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ import msgspec
 
 from atoll.lab.folders import SAMPLE
 from atoll.lab.model import Job
+from atoll.lab.mounts import kill
 
 __all__ = ["Taken", "take"]
 
@@ -64,7 +64,7 @@ def take(job: Job, limit: float) -> Taken:
             ended = process.poll() is not None
         finally:
             if process.poll() is None:
-                _kill(process)
+                kill(process, 5)
             process.stdout.close()
         said = os.pread(errors.fileno(), 8192, max(0, os.fstat(errors.fileno()).st_size - 8192))
     if taken.hung:
@@ -113,10 +113,3 @@ def _note(taken: Taken, event: dict[str, Any]) -> None:
         case "failed":
             taken.failed = event["message"]
             taken.is_unavailable = event["unavailable"]
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=5)

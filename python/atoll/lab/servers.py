@@ -13,7 +13,7 @@ from pathlib import Path
 
 from atoll.errors import AtollError
 from atoll.lab.model import Unavailable
-from atoll.lab.mounts import bounded, is_mounted, unmount
+from atoll.lab.mounts import bounded, is_mounted, kill, unmount
 
 __all__ = ["Server", "end_history_servers", "free_ports", "listens", "run"]
 
@@ -97,9 +97,7 @@ class Server:
     def kill(self) -> None:
         """Ends it at once, with what it started. A stopped process can be killed too."""
         if self.process.poll() is None:
-            self._signal(signal.SIGKILL)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(timeout=10)
+            kill(self.process, 10)
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
