@@ -60,14 +60,14 @@ class Page:
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
             self._receive()
 
-    def show(self, width: int, theme: str) -> None:
-        """As wide as this, in "light" or "dark"."""
+    def show(self, width: int, theme: str, medium: str = "screen") -> None:
+        """As wide as this, in "light" or "dark", on a "screen" or in "print"."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width, height=900, deviceScaleFactor=1, mobile=width < 600,
         )  # fmt: skip
         features = [{"name": "prefers-color-scheme", "value": theme}]
-        self.call("Emulation.setEmulatedMedia", features=features)
+        self.call("Emulation.setEmulatedMedia", media=medium, features=features)
 
     def complaints(self) -> list[dict[str, Any]]:
         """Errors and warnings that the console has shown since the page was opened."""

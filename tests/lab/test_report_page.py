@@ -54,6 +54,14 @@ def test_it_fits_and_can_be_read_in_both_themes(page: Page, width: int, theme: s
     assert not page.complaints()
 
 
+def test_it_fits_on_paper_whatever_the_theme_of_the_screen(page: Page) -> None:
+    page.show(720, "dark", "print")
+    assert page.value("document.documentElement.scrollWidth") <= 720
+    assert page.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.value("getComputedStyle(document.querySelector('.median')).fill") == "rgb(11, 98, 164)"
+    assert page.value("document.querySelector('form').getBoundingClientRect().width") == 0
+
+
 def test_the_calculator_works_out_what_the_command_does(page: Page) -> None:
     page.value(
         "for (const [name, value] of Object.entries({files: 18602, local: 10.7, other: 12.4, rtt: 0.5}))"

@@ -90,7 +90,8 @@ def _jobs(views: Sequence[SuiteView]) -> list[dict[str, Any]]:
                         "rtt": 0.5 if view.run.options.rtt is None else view.run.options.rtt * 1000,
                     }
                 )
-    return made
+    # A job that waits explains itself best.
+    return sorted(made, key=lambda job: float(job["other"]) <= float(job["local"]))
 
 
 def _cautions(records: Sequence[Record]) -> list[tuple[str, list[int]]]:

@@ -240,7 +240,8 @@ def _measured(row: RowRecord, ours: Spread, reference: Spread | None, failed: bo
     # What failed in some repetitions has its median shown, but wins nothing.
     if row.better == "none" or failed:
         return Measured(ours, ratio)
-    timed = row.better == "higher" or row.unit in ("s", "ms", "us", "ns")
+    # Sizes and counts are better or worse; times and rates are faster or slower.
+    timed = row.unit in ("s", "ms", "us", "ns", "IOPS") or row.unit.endswith("/s")
     return Measured(ours, ratio, stats.verdict(ours, reference, higher=row.better == "higher", timed=timed))
 
 
