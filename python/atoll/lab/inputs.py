@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -42,9 +42,9 @@ def kept(name: str, key: bytes, make: Callable[[Path], None]) -> Path:
     return folder
 
 
-def run(command: Sequence[str | os.PathLike[str]], folder: Path, env: Mapping[str, str] | None = None) -> str:
-    """A program that brings inputs, to its end; returns its output. Raises `Unavailable` with its last words
-    that name an error."""
+def run(command: Sequence[str | os.PathLike[str]], folder: Path, *, online: bool = False) -> str:
+    """A program that makes inputs, to its end; returns its output. `online`: it asks a package registry.
+    Raises `Unavailable` with the first of its words that name an error."""
     words = [os.fspath(word) for word in command]
     program = find_program(words[0])
     if program is None:
@@ -52,7 +52,6 @@ def run(command: Sequence[str | os.PathLike[str]], folder: Path, env: Mapping[st
     done = subprocess.run(
         [program, *words[1:]],
         cwd=folder,
-        env={**os.environ, **(env or {})},
         capture_output=True,
         text=True,
         errors="replace",
@@ -61,9 +60,8 @@ def run(command: Sequence[str | os.PathLike[str]], folder: Path, env: Mapping[st
     if done.returncode != 0:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         wrong = [line for line in lines if "err" in line.lower()] or lines or ["no reason given"]
-        raise Unavailable(
-            f"`{' '.join(words[:3])}` failed ({wrong[0][:200]}); is a package registry in reach?"
-        )
+        hint = "; is a package registry in reach?" if online else ""
+        raise Unavailable(f"`{' '.join(words[:3])}` failed ({wrong[0][:200]}){hint}")
     return done.stdout
 
 
@@ -84,7 +82,7 @@ def warm_npm(name: str) -> tuple[Path, Tree]:
     def make(folder: Path) -> None:
         installed = folder / "app"
         shutil.copytree(app, installed)
-        run(npm_ci(folder / "npm", offline=False), installed)
+        run(npm_ci(folder / "npm", offline=False), installed, online=True)
         save_tree(folder, tree_of(installed / "node_modules"))
         shutil.rmtree(installed)
 

@@ -37,7 +37,7 @@ class Clone(Suite):
     """A clone writes one large pack and then every file of the tree."""
 
     name = "clone"
-    title = "git clone of a real tree of 17,838 files"
+    title = "git clone of a real tree of 17,854 files"
     about = (
         "The repository holds one commit: the installed tree of the smaller application of `install`, "
         "`node_modules` and all. Over git's protocol: from the disk by a file:// address; git packs, sends, "

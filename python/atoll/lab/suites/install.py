@@ -68,7 +68,7 @@ class Install(Suite):
     name = "install"
     title = "npm ci of two real applications, pip and uv install of a real environment"
     about = (
-        "`npm ci` of two applications (305 packages with 17,834 files; 1,316 packages with 37,745 files), "
+        "`npm ci` of two applications (305 packages with 17,851 files; 1,316 packages with 37,587 files), "
         "and `pip install` and `uv pip install` of 18 packages (Django, NumPy, pandas, Matplotlib, SymPy) "
         "into an empty virtual environment on the target. The lab ships names and versions; the packages are "
         "brought into caches on the disk outside of the clock, and kept there for the next run. In the clock "
@@ -104,8 +104,8 @@ def kinds(options: Options) -> list[Kind]:
         python, size, files = "python-small", 20 << 20, 1000
     else:
         npm = [
-            Kind("npm ci, 17,834 files", "npm-17800", NPM, _warm_npm, _npm, 200 << 20, 25_000),
-            Kind("npm ci, 37,745 files", "npm-37700", NPM, _warm_npm, _npm, 450 << 20, 50_000),
+            Kind("npm ci, 17,800 files", "npm-17800", NPM, _warm_npm, _npm, 200 << 20, 25_000),
+            Kind("npm ci, 37,600 files", "npm-37600", NPM, _warm_npm, _npm, 450 << 20, 50_000),
         ]
         python, size, files = "python", 600 << 20, 25_000
     return [
@@ -171,9 +171,8 @@ def _warm_pip(kind: Kind, own: Path) -> Ready:
     def make(folder: Path) -> None:
         options = ["-q", "--disable-pip-version-check", "--only-binary=:all:", "--retries=1"]
         wheels = folder / "wheels"
-        inputs.run(
-            [sys.executable, "-m", "pip", "download", *options, "-r", requirements, "-d", wheels], folder
-        )
+        download = [sys.executable, "-m", "pip", "download", *options, "-r", requirements, "-d", wheels]
+        inputs.run(download, folder, online=True)
         site = _environment(folder / "venv")
         inputs.run(_pip_install(folder / "venv", wheels, requirements), folder)
         (folder / "site.json").write_bytes(msgspec.json.encode(look_at(site)))

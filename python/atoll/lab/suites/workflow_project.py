@@ -122,7 +122,7 @@ def prepare_inputs(options: Options, scratch: Path) -> None:
 
     def make(folder: Path) -> None:
         download = ("download", "-q", "--disable-pip-version-check", "-d", folder, "setuptools")
-        inputs.run((sys.executable, "-m", "pip", *download), folder)
+        inputs.run((sys.executable, "-m", "pip", *download), folder, online=True)
 
     (scratch / "workflow-wheels").symlink_to(inputs.kept("setuptools", sys.version.encode(), make))
 
