@@ -171,8 +171,8 @@ def _warm_pip(kind: Kind, own: Path) -> Ready:
     def make(folder: Path) -> None:
         options = ["-q", "--disable-pip-version-check", "--only-binary=:all:", "--retries=1"]
         wheels = folder / "wheels"
-        download = [sys.executable, "-m", "pip", "download", *options, "-r", requirements, "-d", wheels]
-        inputs.run(download, folder, online=True)
+        what = ["-r", str(requirements), "-d", str(wheels)]
+        inputs.run([sys.executable, "-m", "pip", "download", *options, *what], folder, online=True)
         site = _environment(folder / "venv")
         inputs.run(_pip_install(folder / "venv", wheels, requirements), folder)
         (folder / "site.json").write_bytes(msgspec.json.encode(look_at(site)))
