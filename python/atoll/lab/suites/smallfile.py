@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from atoll.lab.crew import Crew
 from atoll.lab.model import Options, Row, Scenario, Suite
@@ -90,26 +90,19 @@ def _run(work: Work, files: int) -> None:
     for process, own in enumerate(folders):
         os.mkdir(f"p{process}")
         steps.make_folders(own)
-    firsts = [process * share for process in range(PROCESSES)]
+    # The blocks of all processes are numbered through; those that are appended come after those created.
+    numbered = [(own, process * share) for process, own in enumerate(paths)]
 
     with Crew(PROCESSES) as crew:
 
-        def timed(name: str, step: object, arguments: Sequence[tuple[object, ...]]) -> None:
-            assert callable(step)
+        def timed(name: str, step: Callable[..., None], arguments: Sequence[tuple[object, ...]]) -> None:
             crew.prepare(step, arguments)
             with work.timed(name):
                 crew.go()
 
-        timed(
-            "create", steps.create, [(own, blocks, first) for own, first in zip(paths, firsts, strict=True)]
-        )
-        timed(
-            "append",
-            steps.append,
-            [(own, blocks, files + first) for own, first in zip(paths, firsts, strict=True)],
-        )
-        whole = [(own, blocks, first, files + first) for own, first in zip(paths, firsts, strict=True)]
-        timed("read", steps.read, whole)
+        timed("create", steps.create, [(own, blocks, first) for own, first in numbered])
+        timed("append", steps.append, [(own, blocks, files + first) for own, first in numbered])
+        timed("read", steps.read, [(own, blocks, first, files + first) for own, first in numbered])
         timed("rename", steps.rename, list(zip(paths, renamed, strict=True)))
         timed("stat", steps.stat, [(own, 2 * SIZE) for own in renamed])
         timed("chmod", steps.chmod, [(own, MODE) for own in renamed])
@@ -131,12 +124,9 @@ def check(crew: Crew, paths: Sequence[Sequence[str]], blocks: Blocks) -> None:
     """Each file is there under its new name, with its blocks and its permissions. Raises `CheckFailed`."""
     share = len(paths[0])
     files = share * len(paths)
-    firsts = [process * share for process in range(len(paths))]
     crew.do(steps.stat, [(own, 2 * SIZE, MODE) for own in paths])
-    crew.do(
-        steps.read,
-        [(own, blocks, first, files + first) for own, first in zip(paths, firsts, strict=True)],
-    )
+    numbered = [(own, process * share) for process, own in enumerate(paths)]
+    crew.do(steps.read, [(own, blocks, first, files + first) for own, first in numbered])
 
 
 def _no_xattrs(path: str) -> str | None:
