@@ -9,7 +9,7 @@ import pytest
 
 from atoll.errors import Usage
 from atoll.lab import registry
-from atoll.lab.record import save
+from atoll.lab.record import Sample, save
 from atoll.lab.report.figures import duration, number, scale_of
 from atoll.lab.report.tables import suite_views
 from atoll.lab.report.words import leaders, says, tally
@@ -159,3 +159,18 @@ def test_a_form_of_another_package(home: Path, monkeypatch: pytest.MonkeyPatch) 
     save(made.full(), home / "a.json")
     Cli(home)("lab", "report", home / "a.json", "--to", f"count={home}/count.txt")
     assert (home / "count.txt").read_text() == "1 records\n"
+
+
+def test_there_is_no_mean_of_times_and_sizes() -> None:
+    record = made.full()
+    size = {"disk": [Sample(rep=0, order=0, value=1e6)], "slow": [Sample(rep=0, order=1, value=2e6)]}
+    extra = [made.row("write", {"disk": made.samples(1.0), "slow": made.samples(2.0)})]
+    extra.append(made.row("size", size, unit="bytes"))
+    view = suite_views([made.record([made.suite("history", extra, ["disk", "slow"])], ["disk", "slow"])])[0]
+    assert view.headline is None
+    said = leaders(view)
+    assert said[0].startswith("write, best first: disk ") and "between" not in said[0]
+    assert said[1] == "size, best first: disk 1.00 MB, slow 2.00 MB (between the first two: too few samples)."
+    assert leaders(suite_views([record])[2]) == [
+        "slow: 1 pass, 2 fail, 1 skip; of the tests that disk passes it does not pass 1."
+    ]

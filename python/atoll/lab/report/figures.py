@@ -20,7 +20,9 @@ class Scale:
     factor: float = 1.0
 
     def text(self, value: float) -> str:
-        """A figure with its unit."""
+        """A figure with its unit; what is counted is whole."""
+        if self.factor == 1 and self.unit not in _TIMES and value == round(value):
+            return f"{value:,.0f} {self.unit}".rstrip()
         return f"{number(value * self.factor)} {self.unit}".rstrip()
 
     def between(self, spread: Spread) -> str:

@@ -91,11 +91,12 @@ def _cell(row: RowView, cell: Cell) -> str:
         return f"not available: {_cell_text(cell.unavailable)}"
     shown = [row.scale.text(each.median.value) for each in cell.clocks.values()]
     lines = [", durable ".join(shown)] if shown else []
-    if cell.quoted and cell.quoted.ratio:
+    if cell.quoted and cell.quoted.verdict:
         said = says(row, cell)
-        lines.append(
-            f"{ratio_text(cell.quoted.ratio)} {f'**{said}**' if said.startswith(('f', 's')) else said}"
-        )
+        bold = said if said in ("no difference shown", "too few samples") else f"**{said}**"
+        lines.append(f"{ratio_text(cell.quoted.ratio) if cell.quoted.ratio else ''} {bold}")
+    elif cell.quoted and cell.quoted.ratio:
+        lines.append(ratio_text(cell.quoted.ratio))
     if cell.failures:
         lines.append(f"**failed** {len(cell.failures)} of {len(cell.failures) + len(cell.samples)}")
     return "<br>".join(line.strip() for line in lines)

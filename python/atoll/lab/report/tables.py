@@ -33,6 +33,7 @@ __all__ = [
     "SummaryView",
     "clock_values",
     "cost",
+    "is_speed",
     "suite_views",
 ]
 
@@ -145,7 +146,8 @@ class SuiteView:
     rows: list[RowView]
     summaries: list[SummaryView]
     headline: SummaryView | None
-    """The first geometric mean of the suite's own, else the one of the rows that all targets have."""
+    """The first geometric mean of the suite's own, else the one of the rows that all targets have; None where
+    sizes or counts are among those."""
     outcomes: list[Differing]
 
 
@@ -240,9 +242,14 @@ def _measured(row: RowRecord, ours: Spread, reference: Spread | None, failed: bo
     # What failed in some repetitions has its median shown, but wins nothing.
     if row.better == "none" or failed:
         return Measured(ours, ratio)
-    # Sizes and counts are better or worse; times and rates are faster or slower.
-    timed = row.unit in ("s", "ms", "us", "ns", "IOPS") or row.unit.endswith("/s")
-    return Measured(ours, ratio, stats.verdict(ours, reference, higher=row.better == "higher", timed=timed))
+    return Measured(
+        ours, ratio, stats.verdict(ours, reference, higher=row.better == "higher", timed=is_speed(row))
+    )
+
+
+def is_speed(row: RowRecord) -> bool:
+    """Whether it is a time or a rate, which are faster or slower; sizes and counts are better or worse."""
+    return row.unit in ("s", "ms", "us", "ns", "IOPS") or row.unit.endswith("/s")
 
 
 def _with_files(row: RowRecord, cell: Cell, base: Mapping[Clock, Spread], rtt: float | None) -> Cell:
@@ -258,9 +265,11 @@ def _with_files(row: RowRecord, cell: Cell, base: Mapping[Clock, Spread], rtt: f
 
 def _headline(rows: Sequence[RowView], suite: SuiteRecord, reference: str | None) -> SummaryView:
     """Over the rows that every target could have: what one cannot do (commit, say) is not held against it,
-    while a failure is."""
+    while a failure is. There is none over sizes or counts."""
     there = [name for name in suite.targets if any(row.cell(name).samples for row in rows)]
     common = [row for row in rows if not any(row.cell(name).unavailable for name in there)]
+    if not all(is_speed(row.record) for row in common if row.record.better != "none"):
+        common = []
     name = "all rows" if len(common) == len(rows) else f"the {len(common)} rows that all have"
     groups = tuple({row.record.group: None for row in common})
     return _summary(

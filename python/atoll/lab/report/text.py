@@ -38,14 +38,20 @@ def _suite(view: SuiteView) -> list[str]:
     lines = [f"{suite.name}: {suite.title}"]
     if suite.unavailable:
         return [*lines, f"  not available: {suite.unavailable}"]
+    if view.reference is None:
+        reasons = {
+            f"  {cell.target} is not available: {cell.unavailable}"
+            if cell.unavailable
+            else f"  {cell.target} FAILED in {row.record.name}: {cell.failures[0].message}"
+            for row in view.rows
+            for cell in row.cells
+            if cell.unavailable or cell.failures
+        }
+        return [*lines, *sorted(reasons)]
     head = ["row", "target", "returned", "durable", f"× {view.reference}", "", ""]
     table = [_cells(row, cell, first) for row in view.rows for first, cell in _marked(row)]
     lines += _columns(head, table)
     lines += leaders(view)
-    for each in view.outcomes:
-        counts = ", ".join(f"{count} {kind}" for kind, count in each.counts.items())
-        worse = f"; {len(each.worse)} that {view.reference} passes do not pass" if each.worse else ""
-        lines.append(f"{each.target}: {counts}{worse}")
     return [*lines, *suite.notes]
 
 
@@ -59,8 +65,9 @@ def _cells(row: RowView, cell: Cell, first: bool) -> list[str]:
         return [name, cell.target, "not available", "", "", "", cell.unavailable[:_MESSAGE]]
     shown = {clock: row.scale.text(each.median.value) for clock, each in cell.clocks.items()}
     ratio, verdict = "", ""
-    if cell.quoted and cell.quoted.ratio:
-        ratio, verdict = ratio_text(cell.quoted.ratio), says(row, cell)
+    if cell.quoted:
+        ratio = ratio_text(cell.quoted.ratio) if cell.quoted.ratio else ""
+        verdict = says(row, cell)
     notes = []
     if cell.failures:
         notes.append(f"{len(cell.failures)} FAILED: {cell.failures[0].message[:_MESSAGE]}")

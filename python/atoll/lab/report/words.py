@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from atoll.lab import stats
 from atoll.lab.record import Record
 from atoll.lab.report.figures import between, duration, number
-from atoll.lab.report.tables import Cell, Clock, Line, RowView, SuiteView, SummaryView
+from atoll.lab.report.tables import Cell, Clock, Differing, Line, RowView, SuiteView, SummaryView
 from atoll.lab.stats import Spread
 
 __all__ = [
@@ -38,9 +38,12 @@ def ratio_text(ratio: Spread) -> str:
 
 
 def leaders(view: SuiteView) -> list[str]:
-    """Who won by each clock, by how much against the reference, and how sure that is."""
+    """Who won by each clock, by how much against the reference, and how sure that is; of rows that have no
+    mean, the order in each; of tests, how many only the target does not pass."""
+    if view.outcomes:
+        return [_difference(view, each) for each in view.outcomes if each.target != view.reference]
     if view.headline is None or view.reference is None:
-        return []
+        return [sentence for row in view.rows if (sentence := _row_ranking(row))]
     said = []
     for clock, name in CLOCK_NAMES.items():
         lines = view.headline.lines[clock]
@@ -72,6 +75,27 @@ def _ranking(ranked: Sequence[Line], reference: str) -> str:
         most = f"no difference is shown between {_listed([first.target, *level])}"
     against = [f"{line.target} {ratio_text(line.ratio)}" for line in ranked if line.ratio is not None]
     return f"{most}. Times what {reference} took: {', '.join(against)}."
+
+
+def _difference(view: SuiteView, each: Differing) -> str:
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in each.counts.items())
+    worse = f"{len(each.worse):,}" if each.worse else "none"
+    return f"{each.target}: {counts}; of the tests that {view.reference} passes it does not pass {worse}."
+
+
+def _row_ranking(row: RowView) -> str:
+    """The targets of a row, the best first; empty for fewer than two."""
+    there = [cell for cell in row.cells if cell.clocks and not cell.failures]
+    if len(there) < 2 or row.record.better == "none":
+        return ""
+    clock: Clock = "durable" if all("durable" in cell.clocks for cell in there) else "returned"
+    cells = [(cell, cell.clocks[clock].median) for cell in there]
+    cells.sort(key=lambda each: each[1].value, reverse=row.record.better == "higher")
+    order = ", ".join(f"{cell.target} {row.scale.text(figure.value)}" for cell, figure in cells)
+    best, second = cells[0][1], cells[1][1]
+    said = stats.verdict(best, second, higher=row.record.better == "higher")
+    doubt = "" if said in ("faster", "better") else f" (between the first two: {said})"
+    return f"{row.record.name}, best first: {order}{doubt}."
 
 
 def _listed(names: Sequence[str]) -> str:
