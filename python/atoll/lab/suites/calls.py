@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from atoll.lab import tracing
-from atoll.lab.model import Better, CheckFailed, Options, Row, Scenario, Suite
+from atoll.lab.model import Better, CheckFailed, Options, Row, Scenario, Suite, Summary
 from atoll.lab.suites.call_loops import Loop, Pass, in_own_folder, loops
 from atoll.lab.tracing import Window
 from atoll.lab.work import Work, make_durable
@@ -43,6 +43,8 @@ class Calls(Suite):
         "are not in them."
     )
 
+    summaries = (Summary(name="all calls, each once", kind="geometric mean", groups=("calls",)),)
+
     def scenarios(self, options: Options) -> Sequence[Scenario]:
         found = loops(options)
         made = [_clean(loop) for loop in found]
@@ -52,7 +54,10 @@ class Calls(Suite):
 def _clean(loop: Loop) -> Scenario:
     # The empty call says what the lab adds; no target is better at it.
     better: Better = "none" if loop.name == "empty call" else "lower"
-    rows = tuple(Row(step, unit="us", better=better, durable=False, cache="warm") for step in loop.steps)
+    rows = tuple(
+        Row(step, unit="us", better=better, durable=False, group="cycle" if step == "full cycle" else "calls")
+        for step in loop.steps
+    )
 
     def run(work: Work) -> None:
         passes: list[Pass] = []
