@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -42,13 +43,15 @@ def scale_of(unit: str, values: Iterable[float]) -> Scale:
 
 
 def number(value: float) -> str:
-    """A figure with three digits that mean something, or all that are before the point."""
+    """A figure with three digits that mean something (two below 0.1), or all that are before the point."""
     size = abs(value)
     if size == 0 or size >= 99.95:
         return f"{value:,.0f}"
     if size >= 9.995:
         return f"{value:.1f}"
-    return f"{value:.2f}" if size >= 0.0995 else f"{value:.2g}"
+    if size >= 0.0995:
+        return f"{value:.2f}"
+    return f"{value:.{1 - math.floor(math.log10(size))}f}"
 
 
 def between(spread: Spread, factor: float = 1.0) -> str:

@@ -36,7 +36,11 @@ class HtmlReport(Report):
         text: str = environment.get_template("template.html.j2").render(
             records=list(records),
             suites=list(zip(views, pictures, strict=True)),
-            targets=_targets(views),
+            targets={name for view in views for name in view.record.targets},
+            compared=(compared := _compared(views)),
+            columns=list(dict.fromkeys(name for view in compared for name in view.record.targets)),
+            began=min(record.started for record in records),
+            ended=max(record.ended for record in records),
             jobs=_jobs(views),
             hosts=list(dict.fromkeys(words.host_line(record) for record in records)),
             cautions=_cautions(records),
@@ -66,9 +70,12 @@ def _environment() -> Environment:
     return made
 
 
-def _targets(views: Sequence[SuiteView]) -> list[str]:
-    """All targets, in the order in which they come."""
-    return list(dict.fromkeys(name for view in views for name in view.record.targets))
+def _compared(views: Sequence[SuiteView]) -> list[SuiteView]:
+    """Those of the overview: they have a headline against the reference that most have. Suites that compare
+    ways of their own have columns of their own."""
+    with_headline = [view for view in views if view.headline and len(view.record.targets) > 1]
+    references = [view.reference for view in with_headline]
+    return [view for view in with_headline if view.reference == max(references, key=references.count)]
 
 
 def _jobs(views: Sequence[SuiteView]) -> list[dict[str, Any]]:

@@ -138,7 +138,7 @@ def _spec(lanes: list[dict[str, Any]], height: int, size: Size) -> dict[str, Any
         value for lane in drawn for value in (*lane["dots"], *lane["medians"], *(lane["interval"] or ()))
     ]
     low, high = min(0.8, *costs) / 1.08, max(1.25, *costs) * 1.08
-    ticks = _ticks(low, high, size.axis // 44)
+    ticks = _ticks(low, high, size.axis // 52)
     x: dict[str, Any] = {
         "field": "x",
         "type": "quantitative",

@@ -43,7 +43,7 @@ def leaders(view: SuiteView) -> list[str]:
     if view.outcomes:
         return [_difference(view, each) for each in view.outcomes if each.target != view.reference]
     if view.headline is None or view.reference is None:
-        return [sentence for row in view.rows if (sentence := _row_ranking(row))]
+        return _rankings(view)
     said = []
     for clock, name in CLOCK_NAMES.items():
         lines = view.headline.lines[clock]
@@ -83,19 +83,24 @@ def _difference(view: SuiteView, each: Differing) -> str:
     return f"{each.target}: {counts}; of the tests that {view.reference} passes it does not pass {worse}."
 
 
-def _row_ranking(row: RowView) -> str:
-    """The targets of a row, the best first; empty for fewer than two."""
-    there = [cell for cell in row.cells if cell.clocks and not cell.failures]
-    if len(there) < 2 or row.record.better == "none":
-        return ""
-    clock: Clock = "durable" if all("durable" in cell.clocks for cell in there) else "returned"
-    cells = [(cell, cell.clocks[clock].median) for cell in there]
-    cells.sort(key=lambda each: each[1].value, reverse=row.record.better == "higher")
-    order = ", ".join(f"{cell.target} {row.scale.text(figure.value)}" for cell, figure in cells)
-    best, second = cells[0][1], cells[1][1]
-    said = stats.verdict(best, second, higher=row.record.better == "higher")
-    doubt = "" if said in ("faster", "better") else f" (between the first two: {said})"
-    return f"{row.record.name}, best first: {order}{doubt}."
+def _rankings(view: SuiteView) -> list[str]:
+    """The targets of each row, the best first, where there are two."""
+    said, doubts = [], set()
+    for row in view.rows:
+        there = [cell for cell in row.cells if cell.clocks and not cell.failures]
+        if len(there) < 2 or row.record.better == "none":
+            continue
+        clock: Clock = "durable" if all("durable" in cell.clocks for cell in there) else "returned"
+        cells = [(cell, cell.clocks[clock].median) for cell in there]
+        cells.sort(key=lambda each: each[1].value, reverse=row.record.better == "higher")
+        order = ", ".join(f"{cell.target} {row.scale.text(figure.value)}" for cell, figure in cells)
+        ahead = stats.verdict(cells[0][1], cells[1][1], higher=row.record.better == "higher")
+        level = " (no difference is shown between the first two)" if ahead == "no difference shown" else ""
+        said.append(f"{row.record.name}, best first: {order}{level}.")
+        doubts.add(ahead)
+    if "too few samples" in doubts:
+        said.append(f"With fewer than {stats.LEAST} samples each, no order is sure.")
+    return said
 
 
 def _listed(names: Sequence[str]) -> str:
