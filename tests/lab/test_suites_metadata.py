@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -107,6 +109,16 @@ def test_an_error_of_one_process_is_raised_and_the_crew_works_on(tmp_path: Path)
 def test_a_process_that_dies_is_an_error_not_a_wait() -> None:
     with Crew(2) as crew, pytest.raises((EOFError, ConnectionResetError)):
         crew.do(_die, [(0,), (1,)])
+
+
+def test_a_crew_ends_with_the_process_that_leads_it() -> None:
+    code = (
+        "import os, signal; from atoll.lab.crew import Crew; crew = Crew(3); "
+        "print(*(p.pid for p in crew._processes), flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    # Its output ends when the last process that inherited it has ended.
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert done.returncode == -signal.SIGKILL and len(done.stdout.split()) == 3
 
 
 def test_no_two_blocks_are_alike() -> None:

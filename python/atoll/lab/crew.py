@@ -31,7 +31,7 @@ class Crew:
         self._processes = []
         for _ in range(size):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs,), daemon=True)
+            process = context.Process(target=_serve, args=(theirs, [*self._ends, ours]), daemon=True)
             process.start()
             theirs.close()
             self._ends.append(ours)
@@ -69,11 +69,17 @@ class Crew:
         self.go()
 
 
-def _serve(end: Connection) -> None:
+def _serve(end: Connection, others: Sequence[Connection]) -> None:
+    # What a fork inherits would keep the pipes open when the one that gives the steps has died.
+    for other in others:
+        other.close()
     while True:
-        step, arguments = end.recv()
-        end.send(None)
-        end.recv_bytes()
+        try:
+            step, arguments = end.recv()
+            end.send(None)
+            end.recv_bytes()
+        except (EOFError, ConnectionError):
+            return
         try:
             step(*arguments)
             end.send(None)
