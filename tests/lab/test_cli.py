@@ -124,7 +124,8 @@ def test_an_interrupted_run_writes_what_it_has_and_leaves_nothing(
         process.send_signal(number)
         time.sleep(0.1)
     _, said = process.communicate(timeout=60)
-    assert process.returncode == 130, said
+    # A third one may meet the command when the record is written and everything is down.
+    assert process.returncode == 130 or (times > 1 and process.returncode == -number), said
     record = lab.load(here.cwd / "it.json")
     assert record.partial == "interrupted" and record.ended
     assert all(len(samples) >= 1 for samples in record.suites[0].rows[0].samples.values())

@@ -17,7 +17,7 @@ from atoll.errors import NoSpace, Usage
 from atoll.lab import host
 from atoll.lab.folders import claimed, clear_leftovers, run_folder
 from atoll.lab.model import CheckFailed, Job, Options, Row, Scenario, Suite, Target, Unavailable
-from atoll.lab.record import Failure, Record, RowRecord, Sample, SuiteRecord
+from atoll.lab.record import Failure, Record, RowRecord, Sample, SuiteRecord, save
 from atoll.lab.running import Running, stop
 from atoll.lab.sampling import Taken, take
 
@@ -37,13 +37,14 @@ def run(
     options: Options,
     *,
     place: Path,
+    out: Path | None = None,
     command: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Record:
     """Measures; returns the record, also when it was interrupted (then it says so in `partial`).
 
     `place` is a folder on a disk for the lab's own files: images, stores, inputs. Everything below it is
-    gone at the end.
+    gone at the end. With `out` the record is written there too, before a second Ctrl-C can come between.
 
     Raises:
         Usage: two targets have one name, or there is nothing to do.
@@ -91,14 +92,17 @@ def run(
                 for suite in suites:
                     _suite(record, suite, work[suite.name], running, options, scratch, say)
             except KeyboardInterrupt:
+                _ignore_interrupts()
                 record.partial = "interrupted"
                 say("interrupted; taking everything down")
             finally:
                 # For good: a second Ctrl-C must not leave mounts behind.
                 _ignore_interrupts()
                 stop(running)
-    record.ended = _now()
-    record.host.load_after = list(os.getloadavg())
+        record.ended = _now()
+        record.host.load_after = list(os.getloadavg())
+        if out is not None:
+            save(record, out)
     return record
 
 

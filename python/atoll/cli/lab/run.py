@@ -71,7 +71,6 @@ def command(
     from atoll.cli.lab.report import write
     from atoll.lab import registry, runner
     from atoll.lab.model import Options
-    from atoll.lab.record import save
 
     chosen = [registry.suite(name) for name in dict.fromkeys(suites)]
     options = Options(
@@ -92,9 +91,8 @@ def command(
     path = Path(out) if out else Path("runs") / f"{'+'.join(suites)}-{stamp}.json"
     with _Drawn() as drawn:
         record = runner.run(
-            chosen, made, options, place=where, command=["atoll", *sys.argv[1:]], progress=drawn
+            chosen, made, options, place=where, out=path, command=["atoll", *sys.argv[1:]], progress=drawn
         )
-    save(record, path)
     # After the record: whatever a report lacks, the figures are kept.
     written = write([record], {"html": html, "markdown": markdown})
     failed = any(row.failures for suite in record.suites for row in suite.rows)
