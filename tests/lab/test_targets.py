@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,50 @@ def test_a_target_comes_up_is_durable_and_leaves_nothing(text: str, scratch: Pat
         target.stop()
         target.stop()
     assert not mounts_below(str(scratch)) and not processes_of(str(scratch))
+
+
+#: Where the contents of a target's files end up, below its scratch folder.
+CONTENTS = {
+    "loop:xfs,size=500M": "image",
+    "loop:btrfs,size=500M": "image",
+    "overlay": "base/upper/**/*",
+    "atoll:overlay": "store/workspaces/*/upper/**/*",
+    "atoll:copy": "workspace/**/*",
+    "passthrough": "base/source/**/*",
+    "juicefs": "data/**/*",
+    "juicefs,writeback": "data/**/*",
+    "seaweedfs": "weed/*.dat",
+}
+
+
+def cached_and_dirty(files: Iterable[Path]) -> tuple[int, int]:
+    """Pages of files that the kernel holds, and those of them that are not on the disk."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    cached = dirty = 0
+    for file in files:
+        found = (ctypes.c_uint64 * 5)()
+        with file.open("rb") as opened:
+            everything = (ctypes.c_uint64 * 2)(0, 0)
+            if libc.syscall(451, opened.fileno(), everything, found, 0) != 0:
+                pytest.skip("cachestat needs Linux 6.5")
+        cached, dirty = cached + found[0], dirty + found[1] + found[2]
+    return cached, dirty
+
+
+@pytest.mark.overlay
+@pytest.mark.parametrize("text", CONTENTS)
+def test_a_barrier_leaves_nothing_in_memory_alone(text: str, scratch: Path) -> None:
+    target = made(text)
+    try:
+        handle = target.start(scratch)
+        for number in range(4):
+            (Path(handle.root) / f"f{number}").write_bytes(os.urandom(1 << 20))
+        make_durable(handle.barrier)
+        files = [file for file in scratch.glob(CONTENTS[text]) if file.is_file()]
+        cached, dirty = cached_and_dirty(files)
+        assert cached >= (4 << 20) // os.sysconf("SC_PAGE_SIZE") and dirty == 0
+    finally:
+        target.stop()
 
 
 @pytest.mark.parametrize("text", ["atoll:copy", pytest.param("atoll:overlay", marks=pytest.mark.overlay)])
