@@ -18,6 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ATOLL = Path(sys.executable).with_name("atoll")
+#: What `scripts/setup.sh lab` builds.
+TOOLS = ROOT / "target" / "tools" / "bin"
 
 DISK = "disk=./"
 TMPFS = "tmpfs"
@@ -106,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out = args.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
     chosen = [run for run in PLANS[args.plan] if not args.only or run.name in args.only]
+    env = {**os.environ, "PATH": f"{TOOLS}{os.pathsep}{os.environ['PATH']}"}
     records: list[Path] = []
     missing: list[Path] = []
     for run in chosen:
@@ -115,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"lab: {shlex.join(['atoll', *command[1:]])}", file=sys.stderr, flush=True)
         began = time.monotonic()
         with (out / f"{run.name}.txt").open("wb") as table:
-            done = subprocess.run(command, cwd=args.place, stdout=table, check=False)
+            done = subprocess.run(command, cwd=args.place, env=env, stdout=table, check=False)
         print(
             f"lab: {run.name}: {time.monotonic() - began:.0f} s, exit code {done.returncode}",
             file=sys.stderr,

@@ -65,6 +65,14 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 [ "$for_what" != build ] || scripts/rust.sh
+# Conformance tools that come as crates; scripts/lab.py looks for them here.
+if [ "$for_what" = lab ]; then
+  for tool in pjdfstest@0.2.2 fsx@0.3.2; do
+    has "${tool%@*}" || [ -x "target/tools/bin/${tool%@*}" ] && continue
+    say "building $tool"
+    cargo install --quiet --locked --root target/tools "$tool" || say "$tool could not be built; its suite will not be available"
+  done
+fi
 if [ "$for_what" = build ] && [ "$(uname -s)" = Linux ] && [ ! -e /dev/fuse ]; then
   say "/dev/fuse is missing: atoll will use its copy driver here. As root, 'modprobe fuse' may bring it"
 fi

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import sys
 from pathlib import Path
 
 import pytest
 
-from atoll.errors import Usage
+from atoll.errors import Unsupported, Usage
 from atoll.lab import registry
 from atoll.lab.record import Sample, save
 from atoll.lab.report.figures import duration, number, scale_of
@@ -175,3 +176,12 @@ def test_there_is_no_mean_of_times_and_sizes() -> None:
     assert leaders(suite_views([record])[2]) == [
         "slow: 1 pass, 2 fail, 1 skip; of the tests that disk passes it does not pass 1."
     ]
+
+
+@pytest.mark.parametrize("name", ["jinja2", "vl_convert"])
+def test_without_its_libraries_the_page_says_what_brings_them(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(Unsupported, match=r"pip install 'atoll\[lab\]'"):
+        registry.report("html").render([made.full()])
