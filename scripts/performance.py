@@ -26,8 +26,8 @@ from scripts.bars import BARS, reach
 from scripts.lab import PLANS, ROOT, Run
 
 DOCS = ROOT / "docs"
-#: A folder of a run on the machine that measured: it says nothing to anybody else.
-_PLACE = re.compile(r"/[^\s`'|:]*\.atoll-lab\.[^\s`'|/:]*")
+#: Paths of the machine that measured say nothing to anybody else; those of the kernel do.
+_PATH = re.compile(r"(?<![\w./])/(?!proc/|sys/|dev/)(?:[\w.+@-]+/)+(?=[\w.+@-])")
 
 
 def lab_part(run: Run, record: Record) -> str:
@@ -36,7 +36,7 @@ def lab_part(run: Run, record: Record) -> str:
     parts = [section(view, level=3) for view in views]
     words = ["atoll", *run.command(Path(f"{run.name}.json"), None)[1:]]
     parts.append(f"`{shlex.join(words)}`, {record.started[:10]}, atoll {record.lab}, {load_line(record)}.")
-    return _PLACE.sub("…", "\n\n".join(parts))
+    return _PATH.sub("…/", "\n\n".join(parts))
 
 
 def benchmark_part(name: str, record: Mapping[str, object]) -> str:

@@ -73,7 +73,9 @@ def test_each_bar_is_measured_by_the_full_plan() -> None:
 
 def test_the_page_has_every_bar_and_no_path_of_the_machine(tmp_path: Path) -> None:
     one = record(0.1)
-    one.suites[0].rows[0].failures["disk"] = [Failure(rep=1, message="/home/me/.atoll-lab.ab12/x: not there")]
+    one.suites[0].rows[0].failures["disk"] = [
+        Failure(rep=1, message="/home/me/.atoll-lab.ab12/x: not there, /proc/sys/vm/y")
+    ]
     save(one, tmp_path / "smallfile.json")
     old = {
         "host": {"load": [0.5, 0.4, 0.3]},
@@ -92,5 +94,5 @@ def test_the_page_has_every_bar_and_no_path_of_the_machine(tmp_path: Path) -> No
     text = page(SHORT, tmp_path, tmp_path)
     assert all(f"| {each.suite} | {each.what} |" in text for each in BARS)
     assert "### smallfile" in text and "### fork" in text and "| fork | a 1.5 ms | 1.5 | 2 | yes |" in text
-    assert "/home/me" not in text and "…/x: not there" in text
+    assert "/home/me" not in text and "…/x: not there, /proc/sys/vm/y" in text
     assert "--out smallfile.json" in text

@@ -145,9 +145,12 @@ def _outcomes(view: SuiteView) -> str:
     worse = f"{view.reference} passes, it does not"
     parts = [_lines(["target", "pass", "fail", "skip", worse], rows)]
     for each in view.outcomes:
-        if each.worse:
-            tests = "\n".join(f"- {_cell_text(test)}: {_cell_text(result)}" for test, result in each.worse)
-            parts.append(f"Of {each.target}, against {view.reference}:\n\n{tests}")
+        alike: dict[str, list[str]] = {}
+        for test, result in each.worse:
+            alike.setdefault(result, []).append(test)
+        tests = [f"- {_cell_text(result)}: {_cell_text(', '.join(names))}" for result, names in alike.items()]
+        if tests:
+            parts.append("\n".join([f"Of {each.target}, against {view.reference}:\n", *tests]))
     return "\n\n".join(parts)
 
 
