@@ -71,7 +71,10 @@ def answers(folder: Path) -> str | None:
     done = bounded(["stat", "-f", os.fspath(folder)], PATIENCE)
     if done is None:
         return f"it does not answer within {PATIENCE:.0f} s"
-    return done.stderr.strip() or f"stat ended with {done.returncode}" if done.returncode else None
+    if done.returncode == 0:
+        return None
+    # Of "stat: cannot read ... information for '...': REASON" the reason.
+    return done.stderr.strip().rpartition(": ")[2] or f"`stat -f` ended with {done.returncode}"
 
 
 def is_mounted(point: Path) -> bool:
