@@ -36,10 +36,16 @@ def claimed(place: Path, others: Iterable[Path]) -> Iterator[None]:
 
     Raises:
         Busy: one is there.
+        PermissionDenied: a folder cannot be read.
     """
     with contextlib.ExitStack() as stack:
         for folder in dict.fromkeys(each.resolve() for each in (place, *others) if each.is_dir()):
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            except OSError as error:
+                raise PermissionDenied(
+                    f"{folder} cannot be read ({error.strerror}); name a folder of your own."
+                ) from error
             stack.callback(os.close, descriptor)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
