@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -185,3 +186,24 @@ def test_without_its_libraries_the_page_says_what_brings_them(
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(Unsupported, match=r"pip install 'atoll\[lab\]'"):
         registry.report("html").render([made.full()])
+
+
+def test_a_run_that_could_not_show_its_page_does_not_start(home: Path) -> None:
+    # As if the library were not installed.
+    code = "import sys; sys.modules['vl_convert'] = None\nfrom atoll.cli import main; main(sys.argv[1:])"
+    words = [
+        sys.executable,
+        "-c",
+        code,
+        "lab",
+        "run",
+        "mdtest",
+        "--quick",
+        "-t",
+        "disk=./",
+        "--html",
+        "it.html",
+    ]
+    done = subprocess.run(words, cwd=home, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 11 and "pip install 'atoll[lab]'" in done.stderr
+    assert not (home / "runs").exists() and not (home / "it.html").exists()

@@ -69,10 +69,15 @@ def command(
     from datetime import UTC, datetime
 
     from atoll.cli.lab.report import write
+    from atoll.errors import Unsupported
     from atoll.lab import registry, runner
     from atoll.lab.model import Options
 
     chosen = [registry.suite(name) for name in dict.fromkeys(suites)]
+    reports = {"html": html, "markdown": markdown}
+    for form in reports:
+        if reports[form] and (sentence := registry.report(form).missing()):
+            raise Unsupported(sentence)
     options = Options(
         reps=reps,
         seed=seed,
@@ -94,7 +99,7 @@ def command(
             chosen, made, options, place=where, out=path, command=["atoll", *sys.argv[1:]], progress=drawn
         )
     # After the record: whatever a report lacks, the figures are kept.
-    written = write([record], {"html": html, "markdown": markdown})
+    written = write([record], reports)
     failed = any(row.failures for suite in record.suites for row in suite.rows)
     if as_json:
         output.print_json(_document(record, path))
@@ -103,8 +108,6 @@ def command(
         common.note(f"The record is {path}.")
     for form, file in written.items():
         common.note(f"The {form} report is {file}.")
-    for sentence in record.notes:
-        common.note(sentence)
     if record.partial:
         return 130
     if not any(suite.outcomes or any(row.samples for row in suite.rows) for suite in record.suites):

@@ -19,6 +19,11 @@ class Report(abc.ABC):
     suffix: ClassVar[str]
     """Of its files, with the dot."""
 
+    def missing(self) -> str | None:
+        """A sentence that names the library which is not installed and what brings it; None when all is
+        there. Asked before a run that is to end in this report."""
+        return None
+
     @abc.abstractmethod
     def render(self, records: Sequence[Record], reference: str | None = None) -> str:
         """The whole report. `reference` names the target that others are compared with; without it, it is
@@ -26,5 +31,5 @@ class Report(abc.ABC):
 
         Raises:
             Usage: no record has that target.
-            Unsupported: a library that it needs is not installed.
+            Unsupported: what `missing` says.
         """

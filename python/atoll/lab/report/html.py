@@ -25,8 +25,20 @@ class HtmlReport(Report):
     name = "html"
     suffix = ".html"
 
+    def missing(self) -> str | None:
+        try:
+            import jinja2  # noqa: F401
+            import vl_convert  # noqa: F401
+        except ImportError as error:
+            return (
+                f"An HTML report needs the package {error.name}, which is not here; pip install 'atoll[lab]'."
+            )
+        return None
+
     def render(self, records: Sequence[Record], reference: str | None = None) -> str:
         """The whole file."""
+        if sentence := self.missing():
+            raise Unsupported(sentence)
         environment = _environment()
         views = suite_views(records, reference)
         pictures = [
@@ -52,13 +64,8 @@ class HtmlReport(Report):
 
 
 def _environment() -> Environment:
-    try:
-        import jinja2
-        import vl_convert  # noqa: F401
-    except ImportError as error:
-        raise Unsupported(
-            f"An HTML report needs the package {error.name}, which is not here; pip install 'atoll[lab]'."
-        ) from error
+    import jinja2
+
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
