@@ -190,14 +190,17 @@ def cautions(record: Record) -> list[str]:
     said = []
     if record.partial:
         said.append(f"The run is partial: it was {record.partial}.")
-    if record.options.quick or record.options.scale != 1:
-        what = "a quick run" if record.options.quick else f"{number(record.options.scale)} of the full work"
-        said.append(f"This was {what}: it shows that the work runs; the figures mean little.")
+    if record.options.quick:
+        said.append("This was a quick run: it shows that the work runs; the figures mean nothing.")
+    if record.options.scale != 1:
+        said.append(
+            f"This was {record.options.scale:g} of the full work: its figures do not stand beside those of a "
+            "full run."
+        )
     load = record.host.load_before[0] if record.host.load_before else 0.0
     if load > record.host.cpus / 2:
         said.append(
-            f"The machine was busy when it began (load {number(load)} on {record.host.cpus} processors): "
-            "other work is in the figures."
+            "The machine was busy when it began (the record has its load): other work is in the figures."
         )
     said += record.host.cautions
     for target in record.targets:
@@ -215,7 +218,7 @@ def options_line(record: Record) -> str:
     if options.quick:
         parts.append("quick")
     if options.scale != 1:
-        parts.append(f"scale {number(options.scale)}")
+        parts.append(f"scale {options.scale:g}")
     if options.rtt is not None:
         parts.append(f"round trip {number(options.rtt * 1000)} ms")
     return ", ".join(parts)
