@@ -22,7 +22,6 @@ __all__ = [
     "TARGETS",
     "parse_target",
     "report",
-    "reports",
     "seconds",
     "suite",
     "suites",
@@ -81,6 +80,13 @@ def _known(ours: dict[str, str], group: str) -> dict[str, str]:
     return ours | {name: value for name, value in found.items() if name not in ours}
 
 
+def _found(what: str, name: str, ours: dict[str, str], group: str) -> type:
+    known = _known(ours, group)
+    if name not in known:
+        raise Usage(f"There is no {what} '{name}'{nearest(name, known)}")
+    return _load(known[name])
+
+
 def suites() -> list[str]:
     """The names of all suites."""
     return list(_known(SUITES, "atoll.lab.suites"))
@@ -88,10 +94,7 @@ def suites() -> list[str]:
 
 def suite(name: str) -> Suite:
     """The suite of this name. Raises `Usage` with the nearest ones."""
-    known = _known(SUITES, "atoll.lab.suites")
-    if name not in known:
-        raise Usage(f"There is no suite '{name}'{nearest(name, known)}")
-    made: Suite = _load(known[name])()
+    made: Suite = _found("suite", name, SUITES, "atoll.lab.suites")()
     return made
 
 
@@ -100,17 +103,9 @@ def target_kinds() -> dict[str, type[Target]]:
     return {name: _load(place) for name, place in _known(TARGETS, "atoll.lab.targets").items()}
 
 
-def reports() -> list[str]:
-    """The names of all forms of a report."""
-    return list(_known(REPORTS, "atoll.lab.reports"))
-
-
 def report(name: str) -> Report:
     """The form of this name. Raises `Usage` with the nearest ones."""
-    known = _known(REPORTS, "atoll.lab.reports")
-    if name not in known:
-        raise Usage(f"There is no report '{name}'{nearest(name, known)}")
-    made: Report = _load(known[name])()
+    made: Report = _found("report", name, REPORTS, "atoll.lab.reports")()
     return made
 
 
