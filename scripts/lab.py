@@ -88,7 +88,7 @@ SHORT = (
     Run("install", ("install", "clone"), (DISK, ATOLL_DISK), reps=1),
     Run("smallfile", ("smallfile",), KERNEL, reps=4, scale=0.05),
     Run("smallfile-network", ("smallfile",), NETWORK, reps=4, scale=0.01, more=("--rtt", "0.5ms")),
-    Run("mdtest", ("mdtest",), KERNEL, reps=4, scale=0.1),
+    Run("mdtest", ("mdtest",), KERNEL, reps=4, scale=0.05),
     Run("fio", ("fio",), KERNEL, reps=4, scale=0.1),
     Run("calls", ("calls",), KERNEL, reps=4, scale=0.1),
     Run("store-compare", ("store-compare",), OWN, reps=4, scale=0.2),
