@@ -54,6 +54,18 @@ def test_a_row_that_fails_now_is_a_regression(cli: Cli, home: Path) -> None:
     assert "fails now: it was gone" in out
 
 
+def test_a_test_that_no_longer_passes_is_a_regression(cli: Cli, home: Path) -> None:
+    def tests(**outcomes: str) -> Record:
+        return made.record([made.suite("fsx", [], ["disk"], outcomes={"disk": outcomes})], ["disk"])
+
+    old = saved(home, "old.json", tests(a="pass", b="pass", c="fail: known", d="skip: root"))
+    new = saved(home, "new.json", tests(a="pass", b="fail: EIO", c="fail: known", d="fail: EIO"))
+    (change,) = cli.json("lab", "compare", old, new, code=1)["changes"]
+    assert change["regression"] and change["note"] == "1 no longer pass: b (fail: EIO)"
+    assert "REGRESSION 1 no longer pass" in cli("lab", "compare", old, new, code=1)
+    assert cli.json("lab", "compare", new, old)["changes"] == []
+
+
 def test_few_samples_show_no_regression(cli: Cli, home: Path) -> None:
     old, new = run(0.1), run(0.3)
     for each in (old, new):

@@ -31,7 +31,7 @@ class Change:
     ratio: Spread | None
     """The new cost in old ones: more than 1 is worse."""
     regression: bool
-    """The whole interval is beyond the threshold, or what gave figures fails now."""
+    """The whole interval is beyond the threshold, or what gave figures or passed fails now."""
     note: str = ""
 
 
@@ -94,6 +94,7 @@ def _notes(old: Record, new: Record) -> Iterator[str]:
 
 
 def _suite(old: SuiteRecord, new: SuiteRecord, threshold: float) -> Iterator[Change]:
+    yield from _tests(old, new)
     before = {(row.scenario, row.name): row for row in old.rows}
     for row in new.rows:
         was = before.get((row.scenario, row.name))
@@ -102,6 +103,20 @@ def _suite(old: SuiteRecord, new: SuiteRecord, threshold: float) -> Iterator[Cha
         for target in new.targets:
             if target in old.targets:
                 yield from _row(new.name, was, row, target, threshold)
+
+
+def _tests(old: SuiteRecord, new: SuiteRecord) -> Iterator[Change]:
+    """Of conformance suites: one change for each target with tests that passed and do not any more."""
+    for target in new.outcomes.keys() & old.outcomes.keys():
+        now = new.outcomes[target]
+        lost = [
+            f"{test} ({now.get(test, 'not run')})"
+            for test, result in old.outcomes[target].items()
+            if result == "pass" and now.get(test) != "pass"
+        ]
+        if lost:
+            note = f"{len(lost)} no longer pass: {', '.join(lost)}"
+            yield Change(new.name, "tests", target, "tests", "returned", None, None, None, True, note)
 
 
 def _row(suite: str, old: RowRecord, new: RowRecord, target: str, threshold: float) -> Iterator[Change]:

@@ -56,7 +56,7 @@ def command(old: str, new: str, threshold: float, as_json: bool) -> int:
         [_line(change) for change in found.changes],
     )
     count = len(found.regressions)
-    print(f"{count} of {len(found.changes)} became worse by more than {threshold} times.")
+    print(f"{count} of {len(found.changes)} are regressions (threshold {threshold}).")
     return 1 if count else 0
 
 
