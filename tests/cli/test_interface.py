@@ -10,16 +10,17 @@ from pathlib import Path
 import pytest
 
 from atoll.cli import COMMANDS
+from atoll.cli.lab import LAB_COMMANDS
 from tests.conftest import ATOLL, Cli
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, *(f"lab {name}" for name in LAB_COMMANDS)])
 def test_each_command_explains_itself_with_an_example(command: str) -> None:
     from click.testing import CliRunner
 
     from atoll.cli.app import cli
 
-    result = CliRunner().invoke(cli, [command, "--help"])
+    result = CliRunner().invoke(cli, [*command.split(), "--help"])
     assert result.exit_code == 0, result.output
     assert "Usage:" in result.output
     if command not in ("version", "op"):

@@ -37,7 +37,7 @@ def command(
     reference: str | None,
     as_json: bool,
 ) -> None:
-    """Make reports of RECORDs; without a file to write, print the tables.
+    """Make reports of records; without a file to write, print the tables.
 
     Several records stand beside each other, suite by suite, and are never pooled: only within one run did
     the targets take turns. `atoll lab compare` compares two runs.
