@@ -18,7 +18,7 @@ from atoll.lab.model import Unavailable
 from atoll.lab.trees import Tree, tree_of
 from atoll.places import cache_home, short_digest
 
-__all__ = ["DATA", "kept", "npm_ci", "run", "save_tree", "saved_tree", "warm_npm"]
+__all__ = ["DATA", "into_memory", "kept", "npm_ci", "run", "save_tree", "saved_tree", "warm_npm"]
 
 #: Lists of packages, as names and versions, that the lab brings with it.
 DATA = Path(__file__).with_name("data")
@@ -40,6 +40,15 @@ def kept(name: str, key: bytes, make: Callable[[Path], None]) -> Path:
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return folder
+
+
+def into_memory(folder: Path) -> None:
+    """Reads every file below a folder, so that no sample is the first to do so."""
+    for path, _, names in os.walk(folder):
+        for name in names:
+            file = Path(path, name)
+            if file.is_file():
+                file.read_bytes()
 
 
 def run(command: Sequence[str | os.PathLike[str]], folder: Path, *, online: bool = False) -> str:

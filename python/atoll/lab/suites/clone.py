@@ -52,6 +52,7 @@ class Clone(Suite):
         own = scratch / "clone"
         own.mkdir(exist_ok=True)
         repository = _small(own) if options.quick else _real()
+        inputs.into_memory(repository)
         ready = Ready(repository=os.fspath(repository / "bare.git"), tree=inputs.saved_tree(repository))
         (own / "ready.json").write_bytes(msgspec.json.encode(ready))
 
@@ -67,6 +68,7 @@ class Clone(Suite):
                 tools=tools,
                 bytes=size,
                 files=files,
+                warm_ups=0,
             )
             for name, run in ((OVER_PROTOCOL, _over_protocol), (LOCAL, _local))
         ]

@@ -86,6 +86,7 @@ class Install(Suite):
         for kind in kinds(options):
             try:
                 ready = kind.warm(kind, own)
+                inputs.into_memory(Path(ready.cache))
             except Unavailable as error:
                 ready = Ready(unavailable=str(error))
                 reasons.append(str(error))
@@ -124,6 +125,8 @@ def _scenario(kind: Kind) -> Scenario:
         tools=kind.tools,
         bytes=kind.bytes,
         files=kind.files,
+        # What the work reads was brought into memory before.
+        warm_ups=0,
         limit=1800,
     )
 
@@ -203,6 +206,7 @@ def _warm_uv(kind: Kind, own: Path) -> Ready:
         venv = Path(folder) / "venv"
         site = _environment(venv)
         inputs.run(_uv_install(venv, cache, wheels, DATA / kind.data / "requirements.txt"), own)
+        inputs.into_memory(cache)
         return Ready(cache=os.fspath(wheels), site=look_at(site))
 
 
