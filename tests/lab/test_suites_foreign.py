@@ -119,3 +119,14 @@ def test_fsx_has_one_run_for_each_shape_and_seed() -> None:
     assert len({name for name, *_ in found}) == len(found) == 12
     assert {seed for *_, seed in found} == {7, 8, 9, 10}
     assert all(largest < length for _, length, largest, _ in found)
+
+
+def test_pjdfstest_wants_a_way_for_other_users(tmp_path: Path) -> None:
+    inner = tmp_path / "closed" / "open"
+    inner.mkdir(parents=True)
+    for folder in (tmp_path, *tmp_path.parents):
+        if not folder.stat().st_mode & 0o001:
+            folder.chmod(folder.stat().st_mode | 0o001)
+    assert pjdfstest.closed(inner) is None
+    (tmp_path / "closed").chmod(0o700)
+    assert pjdfstest.closed(inner) == tmp_path / "closed"

@@ -71,6 +71,8 @@ def made(parent: Path) -> Iterator[Path]:
         raise PermissionDenied(
             f"{parent} cannot be written to ({error.strerror}); name a folder of your own."
         ) from error
+    # Conformance tests work as other users too, who have to get to theirs.
+    folder.chmod(0o711)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with contextlib.suppress(OSError):

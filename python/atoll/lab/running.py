@@ -43,6 +43,7 @@ class Running:
             self.record.unavailable = missing.rstrip(".")
             return
         own = Path(tempfile.mkdtemp(prefix="target-", dir=scratch))
+        own.chmod(0o711)
         # Inputs are one set for all targets, on the disk.
         shared = scratch / "inputs"
         shared.mkdir(exist_ok=True)

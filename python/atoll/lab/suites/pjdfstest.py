@@ -15,7 +15,7 @@ from atoll.lab.model import Tool, Unavailable
 from atoll.lab.suites.conformance import ConformanceSuite
 from atoll.lab.work import Work
 
-__all__ = ["PjdFsTest", "parse"]
+__all__ = ["PjdFsTest", "closed", "parse"]
 
 # naptime below 0.02 s fails now and then even on tmpfs. Without dummy_auth it looks for a user called tests.
 _CONFIGURATION = """\
@@ -52,6 +52,8 @@ class PjdFsTest(ConformanceSuite):
         program = find_program("pjdfstest")
         if program is None:
             raise Unavailable("pjdfstest is missing: `cargo install pjdfstest`")
+        if os.geteuid() == 0 and (barred := closed(work.folder.parent)):
+            raise Unavailable(f"it works as other users too, who cannot enter {barred}; take another folder")
         configuration = work.scratch / f"pjdfstest-{os.getpid()}.toml"
         configuration.write_text(_CONFIGURATION)
         work.folder.chmod(0o755)
@@ -76,6 +78,13 @@ class PjdFsTest(ConformanceSuite):
             done.returncode in (0, 1), f"ended with {done.returncode}: {(done.stderr or done.stdout)[-200:]}"
         )
         return parse(done.stdout)
+
+
+def closed(folder: Path) -> Path | None:
+    """The first folder on the way that only its owner may enter."""
+    return next(
+        (each for each in (*reversed(folder.parents), folder) if not each.stat().st_mode & 0o001), None
+    )
 
 
 def parse(text: str) -> dict[str, str]:
