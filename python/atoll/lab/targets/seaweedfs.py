@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import tempfile
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ class Weed:
     """`HOST:PORT.PORT`, as `weed mount -filer` takes it."""
     s3: str
     """The address of its S3 gateway; empty without one."""
+    sockets: str
+    """A folder with a short path."""
 
 
 class SeaweedfsTarget(Target):
@@ -50,7 +53,7 @@ class SeaweedfsTarget(Target):
         for folder in (root, cache):
             folder.mkdir()
         command = [weed.program, "-logtostderr", "mount", f"-filer={weed.filer}", f"-dir={root}"]
-        command += [f"-cacheDir={cache}", f"-localSocket={scratch}/mount.sock"]
+        command += [f"-cacheDir={cache}", f"-localSocket={weed.sockets}/mount.sock"]
         server = Server("weed mount", command, scratch / "mount.log")
         server.serves(self.cleanup, root)
         server.wait_mounted(root)
@@ -89,13 +92,14 @@ def start_weed(cleanup: contextlib.ExitStack, scratch: Path, *, s3: bool = False
     # As many volumes as the disk has room for; those of 30 GB would leave none on a small one.
     command += ["-volume.max=0", "-master.volumeSizeLimitMB=1024"]
     command += ["-filer", f"-filer.port={filer[0]}", f"-filer.port.grpc={filer[1]}"]
-    command += [f"-filer.localSocket={scratch}/filer.sock"]
+    sockets = _socket_folder(cleanup)
+    command += [f"-filer.localSocket={sockets}/filer.sock"]
     if s3:
         command += ["-s3", f"-s3.port={gateway[0]}", f"-s3.port.grpc={gateway[1]}", "-s3.port.iceberg=0"]
         who = {"name": S3_KEY, "credentials": [{"accessKey": S3_KEY, "secretKey": S3_KEY}]}
         config = scratch / "s3.json"
         config.write_text(json.dumps({"identities": [{**who, "actions": ["Admin"]}]}))
-        command += [f"-s3.config={config}", "-s3.port.lance=0", f"-s3.localSocket={scratch}/s3.sock"]
+        command += [f"-s3.config={config}", "-s3.port.lance=0", f"-s3.localSocket={sockets}/s3.sock"]
     cleanup.callback(_remove_sockets, ports)
     server = Server("weed server", command, scratch / "weed.log")
     # It waits long for connections that are kept open, and nobody needs what it would still write.
@@ -103,7 +107,13 @@ def start_weed(cleanup: contextlib.ExitStack, scratch: Path, *, s3: bool = False
     server.wait_until(lambda: _answers(filer[0]), 60)
     if s3:
         server.wait_until(lambda: _answers(gateway[0]), 60)
-    return Weed(program, f"127.0.0.1:{filer[0]}.{filer[1]}", f"http://127.0.0.1:{gateway[0]}" if s3 else "")
+    gate = f"http://127.0.0.1:{gateway[0]}" if s3 else ""
+    return Weed(program, f"127.0.0.1:{filer[0]}.{filer[1]}", gate, sockets)
+
+
+def _socket_folder(cleanup: contextlib.ExitStack) -> str:
+    """Where sockets may be: their paths have no more than 107 bytes, and those of a run are long."""
+    return cleanup.enter_context(tempfile.TemporaryDirectory(prefix="weed.", dir="/tmp"))
 
 
 def _answers(port: int) -> bool:
