@@ -34,8 +34,8 @@ def lab_part(run: Run, record: Record) -> str:
     """A run of the lab: its suites, and how they were run."""
     views = suite_views([record], run.reference)
     parts = [section(view, level=3) for view in views]
-    words = ["atoll", *run.command(Path(f"{run.name}.json"), None)[1:]]
-    parts.append(f"`{shlex.join(words)}`, {record.started[:10]}, atoll {record.lab}, {load_line(record)}.")
+    # What was run, not what the plan says: somebody may have measured less.
+    parts.append(f"`{shlex.join(record.command)}`, {record.started[:10]}, atoll {record.lab}, {load_line(record)}.")
     return _PATH.sub("…/", "\n\n".join(parts))
 
 
