@@ -35,7 +35,8 @@ def lab_part(run: Run, record: Record) -> str:
     views = suite_views([record], run.reference)
     parts = [section(view, level=3) for view in views]
     # What was run, not what the plan says: somebody may have measured less.
-    parts.append(f"`{shlex.join(record.command)}`, {record.started[:10]}, atoll {record.lab}, {load_line(record)}.")
+    when = f"{record.started[:10]}, atoll {record.lab}, {load_line(record)}"
+    parts.append(f"`{shlex.join(record.command)}`, {when}.")
     return _PATH.sub("…/", "\n\n".join(parts))
 
 
