@@ -73,6 +73,7 @@ def test_each_bar_is_measured_by_the_full_plan() -> None:
 
 def test_the_page_has_every_bar_and_no_path_of_the_machine(tmp_path: Path) -> None:
     one = record(0.1)
+    one.command = ["atoll", "lab", "run", "smallfile", "-t", "disk=/home/me/x", "--scale", "0.5"]
     one.suites[0].rows[0].failures["disk"] = [
         Failure(rep=1, message="/home/me/.atoll-lab.ab12/x: not there, /proc/sys/vm/y")
     ]
@@ -95,4 +96,4 @@ def test_the_page_has_every_bar_and_no_path_of_the_machine(tmp_path: Path) -> No
     assert all(f"| {each.suite} | {each.what} |" in text for each in BARS)
     assert "### smallfile" in text and "### fork" in text and "| fork | a 1.5 ms | 1.5 | 2 | yes |" in text
     assert "/home/me" not in text and "…/x: not there, /proc/sys/vm/y" in text
-    assert "--out smallfile.json" in text
+    assert "`atoll lab run smallfile -t disk=…/x --scale 0.5`" in text, "the command that was run"
