@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from atoll.lab.git import GIT
 from atoll.lab.model import CheckFailed, Unavailable
 
 __all__ = ["Entry", "Snapshots", "differences", "make_repository"]
@@ -160,9 +161,8 @@ def _entry(path: bytes) -> Entry:
 
 def make_repository(folder: Path, trees: Sequence[dict[str, bytes]]) -> None:
     """A repository with one commit for each tree, for a run that names none."""
-    git = ["git", "-c", "user.name=lab", "-c", "user.email=lab@localhost", "-c", "commit.gpgsign=false"]
     folder.mkdir(parents=True)
-    subprocess.run([*git, "init", "-q", "-b", "main"], cwd=folder, check=True)
+    subprocess.run([*GIT, "init", "-q", "-b", "main"], cwd=folder, check=True)
     before: set[str] = set()
     for number, tree in enumerate(trees):
         for path in before - tree.keys():
@@ -171,7 +171,7 @@ def make_repository(folder: Path, trees: Sequence[dict[str, bytes]]) -> None:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(data)
         before = set(tree)
-        subprocess.run([*git, "add", "-A"], cwd=folder, check=True)
-        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", str(number)], cwd=folder, check=True)
+        subprocess.run([*GIT, "add", "-A"], cwd=folder, check=True)
+        subprocess.run([*GIT, "commit", "-q", "--allow-empty", "-m", str(number)], cwd=folder, check=True)
     if not before:
         raise CheckFailed("a repository needs a file")

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from atoll.lab import inputs
+from atoll.lab.git import GIT, GIT_TOOL
 from atoll.lab.inputs import DATA
 from atoll.lab.model import Options, Row, Scenario, Suite, Tool
 from atoll.lab.suites.install import check_tree
@@ -19,7 +20,6 @@ from atoll.lab.work import Work
 
 __all__ = ["Clone"]
 
-GIT = Tool("git", "Debian's package git")
 NPM = Tool("npm", "Debian's package npm")
 
 OVER_PROTOCOL = "git clone, over git's protocol"
@@ -58,7 +58,7 @@ class Clone(Suite):
 
     def scenarios(self, options: Options) -> Sequence[Scenario]:
         size, files = (20 << 20, 1000) if options.quick else (400 << 20, 25_000)
-        tools = (GIT,) if options.quick else (GIT, NPM)
+        tools = (GIT_TOOL,) if options.quick else (GIT_TOOL, NPM)
         return [
             Scenario(
                 name,
@@ -101,8 +101,7 @@ def _small(own: Path) -> Path:
 def _repository(folder: Path, source: Path) -> None:
     """`bare.git` in a folder, with a tree as its only commit, and the tree's figures; the tree goes away."""
     inputs.save_tree(folder, tree_of(source))
-    git = ["git", "-c", "user.name=lab", "-c", "user.email=lab@localhost", "-c", "commit.gpgsign=false"]
-    git += ["-c", "gc.auto=0", "-c", "core.autocrlf=false"]
+    git = [*GIT, "-c", "core.autocrlf=false"]
     inputs.run([*git, "init", "-q", "-b", "main"], source)
     inputs.run([*git, "add", "-A", "-f"], source)
     inputs.run([*git, "commit", "-q", "-m", "everything"], source)

@@ -8,16 +8,14 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from atoll.lab.git import GIT_TOOL, SHELL_GIT
 from atoll.lab.model import Options, Row, Scenario, Suite, Summary, Tool
 from atoll.lab.work import Work
 
 __all__ = ["FsBench"]
 
-GIT = Tool("git", "Debian's package git")
 NPM = Tool("npm", "Debian's package npm")
 GO = Tool("go", "Debian's package golang-go", version=("version",))
-
-_GIT = "git -c user.name=lab -c user.email=lab@localhost -c commit.gpgsign=false -c gc.auto=0"
 
 
 _GO_ENV = "export GOCACHE=$LAB_INPUTS/go GOTOOLCHAIN=local GOFLAGS=-mod=mod GOPATH=$LAB_INPUTS/gopath"
@@ -163,7 +161,7 @@ def _large(size: int, source: str, group: str) -> list[Scenario]:
 
 def _tools(files: int) -> list[Scenario]:
     fill = f"for ((i = 1; i <= {files}; i++)); do echo $i >f$i; done"
-    commit = f"git init -q . && {fill}; git add . && {_GIT} commit -q -m all"
+    commit = f"git init -q . && {fill}; git add . && {SHELL_GIT} commit -q -m all"
     package = (
         'mkdir -p tiny && echo \'{"name":"tiny","version":"1.0.0"}\' >tiny/package.json && '
         "echo 'module.exports = 1' >tiny/index.js"
@@ -175,7 +173,7 @@ def _tools(files: int) -> list[Scenario]:
             f"git init + commit {files} files",
             commit,
             check=lambda work: _fsck(work, files),
-            tools=(GIT,),
+            tools=(GIT_TOOL,),
             files=3 * files,
         ),
         _shell(
@@ -184,7 +182,7 @@ def _tools(files: int) -> list[Scenario]:
             group="tools",
             before=f"mkdir source && cd source && {commit}",
             check=lambda work: _fsck(work, files, "copy"),
-            tools=(GIT,),
+            tools=(GIT_TOOL,),
             files=6 * files,
         ),
         _shell(

@@ -7,8 +7,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from atoll.lab.git import GIT_TOOL
 from atoll.lab.host import find_program
-from atoll.lab.model import Options, Row, Scenario, Suite, Target, Tool, Unavailable
+from atoll.lab.model import Options, Row, Scenario, Suite, Target, Unavailable
 from atoll.lab.snapshots import Entry, Snapshots, differences, make_repository
 from atoll.lab.suites.history_ways import WAYS, Way
 from atoll.lab.suites.ways import WayTarget
@@ -16,8 +17,6 @@ from atoll.lab.targets.loop import LoopTarget
 from atoll.lab.work import Work, make_durable
 
 __all__ = ["History"]
-
-GIT = Tool("git", "Debian's package git")
 
 
 class _BorgTarget(WayTarget):
@@ -69,7 +68,7 @@ class History(Suite):
         run = _Run(options)
         return [
             Scenario(
-                "history", rows, run, tools=(GIT,), reps=1, warm_ups=0, bytes=256 << 20, limit=4 * 3600.0
+                "history", rows, run, tools=(GIT_TOOL,), reps=1, warm_ups=0, bytes=256 << 20, limit=4 * 3600.0
             )
         ]
 

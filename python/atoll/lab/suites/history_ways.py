@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import atoll
+from atoll.lab.git import GIT
 from atoll.lab.model import CheckFailed
 from atoll.lab.work import Work, make_durable
 
 __all__ = ["WAYS", "Way"]
-
-_GIT = ("git", "-c", "user.name=lab", "-c", "user.email=lab@localhost", "-c", "commit.gpgsign=false")
 
 
 class Way(abc.ABC):
@@ -111,11 +110,11 @@ class GitWay(Way):
     pack."""
 
     def begin(self) -> None:
-        self.git = (*_GIT, "-c", "gc.auto=0", f"--git-dir={self.kept}", f"--work-tree={self.tree}")
-        self.work.run((*_GIT, "init", "-q", "--bare", os.fspath(self.kept)))
+        self.git = (*GIT, f"--git-dir={self.kept}", f"--work-tree={self.tree}")
+        self.work.run((*GIT, "init", "-q", "--bare", os.fspath(self.kept)))
         (self.kept / "info").mkdir(exist_ok=True)
         (self.kept / "info" / "attributes").write_text("* -text -ident !filter\n")
-        self.work.run((*_GIT, f"--git-dir={self.kept}", "config", "core.bare", "false"))
+        self.work.run((*GIT, f"--git-dir={self.kept}", "config", "core.bare", "false"))
 
     def commit(self, number: int) -> None:
         self.work.run((*self.git, "add", "-A", "-f", "."), cwd=self.tree)

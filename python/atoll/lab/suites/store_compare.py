@@ -8,45 +8,15 @@ from pathlib import Path
 from typing import Literal, cast
 
 import atoll
-from atoll.lab.model import Handle, Options, Row, Scenario, Suite, Target, Unavailable
-from atoll.lab.targets.path import PathTarget
+from atoll.lab.model import Options, Row, Scenario, Suite, Target, Unavailable
+from atoll.lab.suites.ways import WayTarget
 from atoll.lab.targets.tmpfs import TmpfsTarget
 from atoll.lab.work import Work
 
 __all__ = ["StoreCompare"]
 
 Profile = Literal["full", "normal", "off"]
-
-
-class _StorePlace(Target):
-    """Where a store is made: memory or the disk, and the durability profile that it is made with."""
-
-    kind = "store"
-    title = "a store in process"
-
-    def __init__(self, place: Literal["memory", "disk"], profile: Profile) -> None:
-        name = f"{place}, {profile}"
-        super().__init__(name, f"store:{place},profile={profile}", place, {"profile": profile})
-        self._below: Target = TmpfsTarget(name, "tmpfs") if place == "memory" else PathTarget(name, "path")
-
-    def missing(self) -> str | None:
-        return self._below.missing()
-
-    def start(self, scratch: Path) -> Handle:
-        if isinstance(self._below, PathTarget):
-            self._below.argument = os.fspath(scratch)
-        handle = self._below.start(scratch)
-        return Handle(
-            name=self.name,
-            kind=self.kind,
-            root=handle.root,
-            scratch=handle.scratch,
-            barrier=handle.barrier,
-            facts={"durability": self.settings["profile"]},
-        )
-
-    def stop(self) -> None:
-        self._below.stop()
+PROFILES: tuple[Profile, ...] = ("full", "normal", "off")
 
 
 class StoreCompare(Suite):
@@ -62,8 +32,11 @@ class StoreCompare(Suite):
     )
 
     def contenders(self, options: Options) -> Sequence[Target]:
-        profiles: tuple[Profile, ...] = ("full", "normal", "off")
-        return [_StorePlace("memory", "off"), *(_StorePlace("disk", profile) for profile in profiles)]
+        memory = TmpfsTarget("memory", "tmpfs")
+        return [
+            WayTarget("store:memory", "memory, off", memory, {"durability": "off"}),
+            *(WayTarget("store:disk", f"disk, {each}", facts={"durability": each}) for each in PROFILES),
+        ]
 
     def scenarios(self, options: Options) -> Sequence[Scenario]:
         files, commits = options.count(2000, 100), options.count(100, 10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from atoll.lab.git import GIT_TOOL
 from atoll.lab.model import Options, Row, Scenario, Suite, Target, Tool
 from atoll.lab.suites.ways import WayTarget
 from atoll.lab.suites.workflow_project import Project, prepare_inputs
@@ -15,7 +16,7 @@ from atoll.lab.work import Work
 __all__ = ["Workflow"]
 
 _TOOLS = (
-    Tool("git", "Debian's package git"),
+    GIT_TOOL,
     Tool("npm", "Debian's package npm"),
 )
 

@@ -8,22 +8,11 @@ import sys
 from pathlib import Path
 
 from atoll.lab import inputs
+from atoll.lab.git import GIT
 from atoll.lab.model import Options
 from atoll.lab.work import Work
 
-__all__ = ["GIT", "Project", "prepare_inputs"]
-
-GIT = (
-    "git",
-    "-c",
-    "user.name=lab",
-    "-c",
-    "user.email=lab@localhost",
-    "-c",
-    "commit.gpgsign=false",
-    "-c",
-    "gc.auto=0",
-)
+__all__ = ["Project", "prepare_inputs"]
 
 _PYPROJECT = """\
 [build-system]

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import atoll
-from atoll.lab.suites.workflow_project import GIT, Project
+from atoll.lab.git import GIT
+from atoll.lab.suites.workflow_project import Project
 from atoll.lab.targets.atoll import atoll_command
 from atoll.lab.work import Work
 
