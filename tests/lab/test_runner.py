@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -54,10 +56,19 @@ def test_the_order_is_seeded_and_differs_from_repetition_to_repetition() -> None
     assert first != list(turns("2 suite scenario", range(100), names))
     assert [rep for rep, _ in first] == list(range(100))
     assert all(sorted(order) == names for _, order in first)
-    # Each is at each place now and then, so that none has the warm caches of the one before it for itself.
-    assert {(name, order.index(name)) for _, order in first for name in names} == {
-        (name, number) for name in names for number in range(4)
-    }
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 6, 7])
+def test_chance_favours_no_target(number: int) -> None:
+    names = [f"target {index}" for index in range(number)]
+    rounds = number * (2 if number % 2 else 1)
+    orders = [order for rep, order in turns("seed", range(-2, rounds), names) if rep >= 0]
+    places = Counter((name, order.index(name)) for order in orders for name in names)
+    assert set(places.values()) == {rounds // number} and len(places) == number**2
+    followers = Counter(pair for order in orders for pair in itertools.pairwise(order))
+    assert len(set(followers.values())) <= 1 and len(followers) == number * (number - 1)
+    # A run of as many repetitions as there are targets is fair already.
+    assert len({(name, order.index(name)) for order in orders[:number] for name in names}) == number**2
 
 
 def test_every_sample_is_kept_with_both_clocks_and_its_place(place: Path) -> None:

@@ -245,11 +245,32 @@ def _scenario(
 
 
 def turns(seed: str, reps: Iterable[int], targets: Sequence[T]) -> Iterator[tuple[int, list[T]]]:
-    """The order in which targets have their turns in each repetition: shuffled anew, the same for one
-    seed."""
+    """The order in which targets have their turns in each repetition, the same for one seed. Shuffled, but so
+    that chance favours nobody: see `_square`. Warm-ups come before."""
     rng = random.Random(seed)
+    square: list[list[int]] = []
     for rep in reps:
-        yield rep, rng.sample(targets, len(targets))
+        if rep < 0:
+            yield rep, rng.sample(targets, len(targets))
+            continue
+        if not square:
+            square = _square(rng, len(targets))
+        yield rep, [targets[index] for index in square.pop(0)]
+
+
+def _square(rng: random.Random, size: int) -> list[list[int]]:
+    """Orders of the numbers below `size` in which each has each place equally often, and comes equally often
+    after each other: what one target leaves behind (dirty pages, full caches) meets all. Of an even number as
+    many orders as numbers, of an odd one twice as many, the first half already with each place once.
+
+    E. J. Williams, "Experimental designs balanced for the estimation of residual effects of treatments",
+    Australian Journal of Scientific Research A 2 (1949)."""
+    zigzag = [(index + 1) // 2 if index % 2 else -(index // 2) for index in range(size)]
+    names = rng.sample(range(size), size)
+    square = [[names[(index + shift) % size] for index in zigzag] for shift in range(size)]
+    rng.shuffle(square)
+    mirrored = [order[::-1] for order in square] if size % 2 else []
+    return square + mirrored
 
 
 def _one(
