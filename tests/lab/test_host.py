@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from atoll.lab import host
+from atoll.lab.report import words
+from tests.lab import made
 
 MKFS = host.find_program("mkfs.ext4")
 
@@ -39,3 +41,17 @@ def test_ext4_without_a_journal_is_cautioned_about(tmp_path: Path, journal: bool
 
 def test_a_file_system_without_such_habits_needs_no_caution() -> None:
     assert host.caution(Path("/proc")) is None
+
+
+def test_how_busy_the_machine_is_is_a_share() -> None:
+    share = host.busy(0.05)
+    assert share is None or 0 <= share <= 1
+
+
+def test_only_a_busy_machine_is_called_so() -> None:
+    record = made.record([], [])
+    for share, said in ((None, False), (0.02, False), (0.5, True)):
+        record.host.busy_before = share
+        sentences = [each for each in words.cautions(record) if "busy" in each]
+        assert bool(sentences) == said
+        assert not said or "50% of its processors" in sentences[0]

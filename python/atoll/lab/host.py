@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -135,8 +136,29 @@ def describe() -> Host:
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         virtual=virtual,
         load_before=list(os.getloadavg()),
+        busy_before=busy(),
         versions={"python": platform.python_version()},
     )
+
+
+def busy(seconds: float = 0.2) -> float | None:
+    """The share of the processors' time, 0 to 1, that others use just now; None where it cannot be known. The
+    load is no measure of that: it remembers a minute, thus the lab's own last run."""
+    before = _processor_times()
+    time.sleep(seconds)
+    after = _processor_times()
+    if before is None or after is None or after[1] <= before[1]:
+        return None
+    return 1 - (after[0] - before[0]) / (after[1] - before[1])
+
+
+def _processor_times() -> tuple[int, int] | None:
+    """Ticks of all processors together: idle (waiting for a disk too), and all."""
+    try:
+        ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    except (OSError, ValueError):
+        return None
+    return ticks[3] + ticks[4], sum(ticks)
 
 
 def find_program(name: str) -> str | None:

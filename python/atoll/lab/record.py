@@ -119,6 +119,8 @@ class Host(msgspec.Struct, kw_only=True):
     """The hypervisor or container that it runs in, as far as it says."""
     load_before: list[float]
     load_after: list[float] = []
+    busy_before: float | None = None
+    """The share of the processors' time, 0 to 1, that others used just before; None: not known."""
     versions: dict[str, str] = {}
     cautions: list[str] = []
     """Sentences about what on this machine makes figures depend on what was done before."""

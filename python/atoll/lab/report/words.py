@@ -28,6 +28,8 @@ __all__ = [
     "tally",
 ]
 
+#: From this share of the processors' time on a machine counts as busy.
+BUSY = 0.1
 CLOCK_NAMES: dict[Clock, str] = {"returned": "until the work returned", "durable": "until it was durable"}
 
 
@@ -197,10 +199,10 @@ def cautions(record: Record) -> list[str]:
             f"This was {record.options.scale:g} of the full work: its figures do not stand beside those of a "
             "full run."
         )
-    load = record.host.load_before[0] if record.host.load_before else 0.0
-    if load > record.host.cpus / 2:
+    if record.host.busy_before is not None and record.host.busy_before > BUSY:
         said.append(
-            "The machine was busy when it began (the record has its load): other work is in the figures."
+            f"The machine was busy when it began: other work took {record.host.busy_before:.0%} of its "
+            "processors, and is in the figures."
         )
     said += record.host.cautions
     for target in record.targets:
