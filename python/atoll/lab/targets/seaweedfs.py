@@ -105,6 +105,8 @@ def start_weed(cleanup: contextlib.ExitStack, scratch: Path, *, s3: bool = False
     # It waits long for connections that are kept open, and nobody needs what it would still write.
     cleanup.callback(server.stop, 1.0)
     server.wait_until(lambda: _answers(filer[0]), 60)
+    # Until the master has heard of the volume server, a file system of no bytes would be mounted.
+    server.wait_until(lambda: _has_room(master[0]), 60)
     if s3:
         server.wait_until(lambda: _answers(gateway[0]), 60)
     gate = f"http://127.0.0.1:{gateway[0]}" if s3 else ""
@@ -123,6 +125,15 @@ def _answers(port: int) -> bool:
     except urllib.error.HTTPError:
         return True  # it is there, and says no
     except OSError:
+        return False
+
+
+def _has_room(master: int) -> bool:
+    """The master knows where a volume can be made."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{master}/dir/status", timeout=2) as answer:
+            return int(json.load(answer)["Topology"]["Free"]) > 0
+    except (OSError, ValueError, KeyError):
         return False
 
 
