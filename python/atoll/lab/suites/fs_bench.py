@@ -58,7 +58,8 @@ class FsBench(Suite):
 
     def scenarios(self, options: Options) -> Sequence[Scenario]:
         files = options.count(1000, 50)
-        breadth = 3 if options.quick else 10
+        # Its files are the cube of it.
+        breadth = 3 if options.quick else max(3, round(10 * options.scale ** (1 / 3)))
         size = options.count(64, 4)
         made = [*_small_files(files), *_trees(breadth)]
         for source, group in (("zeros", "plain"), ("random", "incompressible")):
