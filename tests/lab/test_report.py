@@ -92,6 +92,24 @@ def test_conformance_outcomes_name_what_only_the_target_fails() -> None:
     assert slow.worse == [("chmod::b", "fail: EPERM <b>")]
 
 
+def test_a_count_that_the_work_determines_needs_one_sample() -> None:
+    def verdict(ours: list[float], theirs: list[float], *, exact: bool = True) -> str:
+        figures = {
+            name: [Sample(rep=rep, order=0, value=value) for rep, value in enumerate(values)]
+            for name, values in (("disk", theirs), ("ours", ours))
+        }
+        row = made.row("passed", figures, unit="tests", better="higher")
+        row.durable, row.exact = False, exact
+        view = suite_views([made.record([made.suite("fsx", [row], ["disk", "ours"])], ["disk", "ours"])])[0]
+        return says(view.rows[0], view.rows[0].cell("ours"))
+
+    assert verdict([343], [385]) == "worse" and verdict([385], [384]) == "better"
+    assert verdict([385], [385]) == "no difference shown"
+    assert verdict([343], [385], exact=False) == "too few samples"
+    # Where samples differ, luck has a part in it all the same.
+    assert verdict([343, 344], [385, 385]) == "too few samples"
+
+
 @pytest.mark.parametrize("form", ["text", "markdown", "html"])
 def test_each_form_shows_failures_and_what_is_missing_as_they_were(form: str) -> None:
     if form == "html":

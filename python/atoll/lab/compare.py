@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from atoll.errors import Usage
-from atoll.lab import stats
 from atoll.lab.record import Record, RowRecord, SuiteRecord
-from atoll.lab.report.tables import Clock, clock_values, cost
+from atoll.lab.report.tables import Clock, clock_values, cost, figure
 from atoll.lab.stats import Spread
 
 __all__ = ["Change", "Comparison", "compare"]
@@ -129,8 +128,8 @@ def _row(suite: str, old: RowRecord, new: RowRecord, target: str, threshold: flo
             break
     if not before and not after:
         return
-    a = stats.median(before, f"old {suite} {new.name} {target}") if before else None
-    b = stats.median(after, f"new {suite} {new.name} {target}") if after else None
+    a = figure(old, before, f"old {suite} {new.name} {target}") if before else None
+    b = figure(new, after, f"new {suite} {new.name} {target}") if after else None
     ratio = cost(new, b, a) if a and b else None
     ends = ratio.interval if ratio else None
     broke = bool(new.failures.get(target)) and not old.failures.get(target)

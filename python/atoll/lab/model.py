@@ -138,6 +138,8 @@ class Row:
     needs_commit: bool = False
     cache: Literal["warm", "cold", "new"] = "warm"
     """State of the caches when the clock starts; "new": the work reads nothing that was there before."""
+    exact: bool = False
+    """A count or size that the work alone determines: one sample says all, and any difference is one."""
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,7 @@ class RowRecord(msgspec.Struct, omit_defaults=True, kw_only=True):
     group: str = ""
     files: int | None = None
     cache: Literal["warm", "cold", "new"] = "warm"
+    exact: bool = False
     samples: dict[str, list[Sample]] = {}
     failures: dict[str, list[Failure]] = {}
     unavailable: dict[str, str] = {}

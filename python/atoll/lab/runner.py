@@ -336,6 +336,7 @@ def _row_record(scenario: Scenario, row: Row) -> RowRecord:
         group=row.group,
         files=row.files,
         cache=row.cache,
+        exact=row.exact,
     )
 
 

@@ -63,6 +63,11 @@ class Spread:
         return _combined((self, other), lambda pair: pair[0] / pair[1])
 
 
+def exact(value: float) -> Spread:
+    """A figure that has no spread: luck has no part in it."""
+    return Spread(value, (value,) * RESAMPLES)
+
+
 def median(samples: Sequence[float], stream: str) -> Spread:
     """The median of samples. `stream` seeds the drawing: samples that were taken independently of each other
     need streams of their own."""

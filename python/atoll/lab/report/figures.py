@@ -55,9 +55,13 @@ def number(value: float) -> str:
 
 
 def between(spread: Spread, factor: float = 1.0) -> str:
-    """The ends of a figure's interval: "1.05 to 1.16"; empty where there is none."""
+    """The ends of a figure's interval: "1.05 to 1.16"; empty where there is none, or it is exact."""
     ends = spread.interval
-    return "" if ends is None else f"{number(ends[0] * factor)} to {number(ends[1] * factor)}"
+    return (
+        ""
+        if ends is None or ends[0] == ends[1]
+        else f"{number(ends[0] * factor)} to {number(ends[1] * factor)}"
+    )
 
 
 def duration(seconds: float) -> str:

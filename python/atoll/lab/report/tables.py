@@ -33,6 +33,7 @@ __all__ = [
     "SummaryView",
     "clock_values",
     "cost",
+    "figure",
     "is_speed",
     "suite_views",
 ]
@@ -197,6 +198,11 @@ def clock_values(samples: Sequence[Sample], clock: Clock) -> list[float]:
     return found if len(found) == len(samples) else []
 
 
+def figure(row: RowRecord, values: Sequence[float], stream: str) -> Spread:
+    """The median of a row's samples; with an exact row, where they are all the same, nothing is unsure."""
+    return stats.exact(values[0]) if row.exact and len(set(values)) == 1 else stats.median(values, stream)
+
+
 def cost(row: RowRecord, ours: Spread, reference: Spread) -> Spread | None:
     """How many times the reference's a figure is, turned round where more is better; None for a figure of
     zero."""
@@ -211,7 +217,7 @@ def _row(
     medians: dict[str, dict[Clock, Spread]] = {}
     for name, samples in row.samples.items():
         medians[name] = {
-            clock: stats.median(values, f"{number} {suite.name} {row.name} {name}")
+            clock: figure(row, values, f"{number} {suite.name} {row.name} {name}")
             for clock in CLOCKS
             if (values := clock_values(samples, clock))
         }

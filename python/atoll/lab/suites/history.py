@@ -63,7 +63,7 @@ class History(Suite):
             Row("pack for size", cache="warm"),
             Row("size after packing", unit="bytes", durable=False),
             Row("read all back", durable=False),
-            Row("states that are equal", unit="states", better="higher", durable=False),
+            Row("states that are equal", unit="states", better="higher", durable=False, exact=True),
         )
         run = _Run(options)
         return [
