@@ -68,7 +68,7 @@ class Kills(Example):
 
     def _hit(self, work: lab.Work) -> None:
         if work.handle.name == VICTIM:
-            os.kill(int(work.handle.facts["pid"]), self.signal)
+            os.kill(work.handle.servers[0], self.signal)
             # A dead server's mount is cut off a moment later.
             time.sleep(0.2)
 

@@ -47,13 +47,30 @@ def test_a_traced_run_counts_durability_calls_in_rows_of_its_own(home: Path) -> 
     except Unavailable as error:
         pytest.skip(str(error))
     record = quick("calls", "folder", home, trace=True)
-    counted = {name: row for name, row in figures(record).items() if row.unit == "calls"}
-    found = {name: row.samples["it"][0].value for name, row in counted.items()}
+    counted = {row.name: row for row in record.rows if row.unit == "calls"}
+    serverless = {name: "no process of the target" for name in counted if name.startswith(calls.SERVERS)}
+    figures(record, serverless)
+    found = {name: row.samples["it"][0].value for name, row in counted.items() if name not in serverless}
     assert found.pop("durability calls: append 4 KiB + fsync") == 1
     # The file that is overwritten is flushed once before.
     assert found.pop(calls.OUTSIDE) == 1
-    assert len(found) == 6 and set(found.values()) == {0}
+    assert len(found) == 6 and set(found.values()) == {0} and len(serverless) == 8
     assert "appended (10)" in record.notes[0]
+
+
+def test_a_traced_run_counts_those_of_a_server_too(home: Path) -> None:
+    if why := tracing.make("strace", home).missing():
+        pytest.skip(why)
+    record = quick("calls", "passthrough", home, trace=True)
+    served = {
+        name: row.samples["it"][0].value
+        for name, row in figures(record).items()
+        if name.startswith(calls.SERVERS)
+    }
+    # It hands each fsync on, and asks for nothing of its own.
+    assert served.pop(f"{calls.SERVERS}: append 4 KiB + fsync") == 1
+    assert served.pop(f"{calls.SERVERS}, outside of any loop") == 1
+    assert len(served) == 6 and set(served.values()) == {0}
 
 
 def test_the_pass_with_the_median_total_is_shown_and_every_pass_kept() -> None:

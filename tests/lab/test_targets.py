@@ -253,7 +253,7 @@ def test_a_mount_whose_server_is_stopped_is_taken_down(
     # Somebody stands in it, as a sample that hangs does.
     stands = subprocess.Popen(["sleep", "600"], cwd=handle.root)
     try:
-        os.kill(int(handle.facts["pid"]), signal.SIGSTOP)
+        os.kill(handle.servers[0], signal.SIGSTOP)
         target.stop()
         assert not mounts_below(str(scratch))
     finally:

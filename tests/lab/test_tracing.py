@@ -75,6 +75,42 @@ def test_a_tracer_sees_each_call_of_a_program_its_threads_and_its_children(tmp_p
     assert {event.path for event in events if event.call == "fdatasync"} == {str(tmp_path / "flushed")}
 
 
+def test_what_runs_already_is_traced_for_a_while_and_goes_on(tmp_path: Path) -> None:
+    made = tracer("strace", tmp_path)
+    script = (
+        "import os\nfor line in iter(input, 'end'): os.fsync(os.open(line, os.O_CREAT)); print(flush=True)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stdin and program.stdout
+
+        def sync(name: str) -> None:
+            assert program.stdin and program.stdout
+            print(tmp_path / name, file=program.stdin, flush=True)
+            program.stdout.readline()
+
+        sync("before")
+        with made.attached([program.pid]) as events:
+            sync("traced")
+        sync("after")
+        print("end", file=program.stdin, flush=True)
+        assert program.wait(20) == 0
+    assert [(event.call, Path(event.path).name) for event in events] == [("fsync", "traced")]
+    assert made.events() == []
+
+
+def test_a_process_that_is_gone_cannot_be_traced(tmp_path: Path) -> None:
+    made = tracer("strace", tmp_path)
+    with subprocess.Popen(["true"]) as program:
+        program.wait()
+        with (
+            pytest.raises(Unavailable, match="cannot trace the target's servers"),
+            made.attached([program.pid]),
+        ):
+            pass
+
+
 @pytest.mark.parametrize("name", tracing.TRACERS)
 def test_a_program_that_syncs_nothing_has_no_events_and_its_own_exit_code(tmp_path: Path, name: str) -> None:
     made = tracer(name, tmp_path)

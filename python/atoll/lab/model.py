@@ -106,6 +106,8 @@ class Handle(msgspec.Struct, frozen=True, kw_only=True):
     barrier: Barrier
     commit: tuple[str, ...] = ()
     """A command that makes what the target holds a commit; empty where there is no such thing."""
+    servers: tuple[int, ...] = ()
+    """Processes that were started to serve it, the one that mounts first; their children serve it too."""
     facts: dict[str, str] = {}
     """Whatever else the target's own suites need to know (store, branch, ...)."""
 

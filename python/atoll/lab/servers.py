@@ -15,7 +15,7 @@ from atoll.errors import AtollError
 from atoll.lab.model import Unavailable
 from atoll.lab.mounts import bounded, is_mounted, kill, unmount
 
-__all__ = ["Server", "end_history_servers", "free_ports", "listens", "run"]
+__all__ = ["Server", "end_history_servers", "family", "free_ports", "listens", "run"]
 
 
 class Server:
@@ -117,6 +117,15 @@ def end_history_servers(folder: Path) -> None:
     deadline = time.monotonic() + 10
     while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.01)
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that it started, as far as they are still its children; empty when it has ended."""
+    found = [pid] if Path(f"/proc/{pid}").exists() else []
+    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += [each for child in listed.read_text().split() for each in family(int(child))]
+    return found
 
 
 def run(command: Sequence[str], seconds: float = 120.0) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import statistics
 import subprocess
@@ -14,14 +15,17 @@ from pathlib import Path
 import msgspec
 
 from atoll.lab import tracing
-from atoll.lab.model import Better, CheckFailed, Options, Row, Scenario, Suite, Summary
+from atoll.lab.model import Better, CheckFailed, Options, Row, Scenario, Suite, Summary, Unavailable
+from atoll.lab.servers import family
 from atoll.lab.suites.call_loops import Loop, Pass, in_own_folder, loops
-from atoll.lab.tracing import Window
+from atoll.lab.tracing import Event, Tracer, Window
 from atoll.lab.work import Work, make_durable
 
 __all__ = ["Calls"]
 
+CALLS = "durability calls"
 OUTSIDE = "durability calls outside of any loop"
+SERVERS = "durability calls of servers"
 
 
 class Calls(Suite):
@@ -39,8 +43,8 @@ class Calls(Suite):
         "untimed; but for the fsync nothing here waits for a disk. The row `empty call` times a call of "
         "Python that does nothing in the same way: so much of every figure is the lab's own. With --trace a "
         "pass of its own under strace (or a preloaded library) counts the calls that ask for durability, by "
-        "the loop that was running; those figures are never timed, and those of a server that a target has "
-        "are not in them."
+        "the loop that was running, those of the target's servers in rows of their own; what was traced is "
+        "never timed."
     )
 
     summaries = (Summary(name="all calls, each once", kind="geometric mean", groups=("calls",)),)
@@ -107,11 +111,14 @@ def percentile(times: Sequence[int], share: int) -> int:
 
 def _traced(found: Sequence[Loop]) -> Scenario:
     parts = [part for loop in found for part in loop.parts]
-    rows = [Row(_row(part), unit="calls", better="none", durable=False) for part in parts]
-    outside = Row(OUTSIDE, unit="calls", better="none", durable=False)
+    names = [f"{what}: {part}" for what in (CALLS, SERVERS) for part in parts]
+    rows = [
+        Row(name, unit="calls", better="none", durable=False)
+        for name in (*names, OUTSIDE, f"{SERVERS}, outside of any loop")
+    ]
     return Scenario(
         "durability calls, traced",
-        (*rows, outside),
+        tuple(rows),
         _count,
         bytes=2 * max(loop.bytes for loop in found),
         files=max(loop.files for loop in found) + 10,
@@ -121,37 +128,59 @@ def _traced(found: Sequence[Loop]) -> Scenario:
     )
 
 
-def _row(part: str) -> str:
-    return f"durability calls: {part}"
-
-
 def _count(work: Work) -> None:
-    """The loops once more, in a process of their own under a tracer."""
-    with tempfile.TemporaryDirectory(dir=work.scratch) as folder:
+    """The loops once more, in a process of their own under a tracer, and the servers under another one."""
+    pids = [pid for server in work.handle.servers for pid in family(server)]
+    with tempfile.TemporaryDirectory(dir=work.scratch) as folder, contextlib.ExitStack() as stack:
         tracer = tracing.choose(Path(folder))
-        done = subprocess.run(
-            tracer.command([sys.executable, "-m", "atoll.lab.suites.call_loops"]),
-            input=msgspec.json.encode(work.options),
-            env=tracer.environment(),
-            capture_output=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
-            raise CheckFailed(f"the traced loops ended with {done.returncode}: {last[0]}")
-        windows = msgspec.json.decode(done.stdout, type=list[Window])
+        served: list[Event] | None = None
+        why = "no process of the target takes part in a write"
+        if pids:
+            try:
+                served = stack.enter_context(tracer.attached(pids))
+            except Unavailable as error:
+                why = str(error)
+        windows = _loops(work, tracer)
+        stack.close()
         events = tracer.events()
+    _give(work, CALLS, OUTSIDE, windows, events)
+    outside = f"{SERVERS}, outside of any loop"
+    if served is None:
+        for name in (*(f"{SERVERS}: {window.name}" for window in windows), outside):
+            work.unavailable(name, why)
+    else:
+        _give(work, SERVERS, outside, windows, served)
+    synced = tracing.most_synced([*events, *(served or [])])
+    files = [f"{Path(path).name or 'no file'} ({number})" for path, number in synced]
+    work.note(
+        f"{work.handle.name}: durability calls were counted with {tracer.name}; most often synced: "
+        f"{', '.join(files) or 'nothing'}."
+    )
+
+
+def _loops(work: Work, tracer: Tracer) -> list[Window]:
+    """Runs the loops under a tracer; returns when which was running."""
+    done = subprocess.run(
+        tracer.command([sys.executable, "-m", "atoll.lab.suites.call_loops"]),
+        input=msgspec.json.encode(work.options),
+        env=tracer.environment(),
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
+        raise CheckFailed(f"the traced loops ended with {done.returncode}: {last[0]}")
+    return msgspec.json.decode(done.stdout, type=list[Window])
+
+
+def _give(work: Work, what: str, outside: str, windows: Sequence[Window], events: Sequence[Event]) -> None:
+    """Fills the rows of one kind: calls for durability in each round of a loop, and those between loops."""
     found = tracing.attribute(events, windows)
     for window in windows:
         own = Counter(event.call for event in found[window.name])
         work.measure(
-            _row(window.name),
+            f"{what}: {window.name}",
             sum(own.values()) / window.calls,
             details={call: number / window.calls for call, number in own.items()},
         )
-    work.measure(OUTSIDE, len(found[""]), details=dict(Counter(event.call for event in found[""])))
-    synced = [f"{Path(path).name or 'no file'} ({number})" for path, number in tracing.most_synced(events)]
-    work.note(
-        f"{work.handle.name}: durability calls were counted with {tracer.name}; most often synced: "
-        f"{', '.join(synced) or 'nothing'}."
-    )
+    work.measure(outside, len(found[""]), details=dict(Counter(event.call for event in found[""])))

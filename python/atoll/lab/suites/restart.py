@@ -11,6 +11,7 @@ from pathlib import Path
 import atoll
 from atoll import _native
 from atoll.lab.model import Options, Row, Scenario, Suite, Target
+from atoll.lab.servers import family
 from atoll.lab.suites.ways import WayTarget
 from atoll.lab.targets.atoll import AtollTarget
 from atoll.lab.work import Work
@@ -96,7 +97,8 @@ def _measure(
     store: atoll.Store | None = None,
 ) -> None:
     (before,) = _native.servers()
-    doomed = _family(before["supervisor_pid"]) if store is not None else [before["pid"]]
+    # Supervisor, server and standby: none may be left to take over.
+    doomed = family(before["supervisor_pid"]) if store is not None else [before["pid"]]
     began = time.perf_counter()
     for pid in doomed:
         os.kill(pid, signal.SIGKILL)
@@ -113,12 +115,6 @@ def _measure(
     for name, data in expected.items():
         work.check((folder / name).read_bytes() == data, f"{name} does not hold what was written")
     work.measure(row, seconds, details={"requests": requests})
-
-
-def _family(supervisor: int) -> list[int]:
-    """A supervisor, its server and its standby: none may be left to take over."""
-    listed = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text()
-    return [supervisor, *(int(pid) for pid in listed.split())]
 
 
 def _fill(folder: Path, files: int, work: Work) -> dict[str, bytes]:

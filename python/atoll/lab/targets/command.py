@@ -114,7 +114,7 @@ class CommandTarget(Target):
             root=os.fspath(root),
             scratch=os.fspath(scratch),
             barrier=_barrier(described.barrier, root, words),
-            facts={"pid": str(server.pid)},
+            servers=(server.pid,),
         )
 
     def versions(self) -> dict[str, str]:

@@ -60,9 +60,10 @@ class JuicefsTarget(Target):
         if program is None:
             raise Unavailable(str(self.missing()))
         facts = {"meta": self._meta, "data": self._data, "writeback": "yes" if self._writeback else "no"}
-        address = self._start_meta(scratch, facts)
+        below: list[int] = []
+        address = self._start_meta(scratch, facts, below)
         juicefs = [program, "--no-agent", "--no-color"]
-        data = self._data_options(scratch)
+        data = self._data_options(scratch, below)
         run([*juicefs, "format", "--trash-days", "0", *data, address, _VOLUME])
         root, cache = scratch / "mount", scratch / "cache"
         for folder in (root, cache):
@@ -79,7 +80,8 @@ class JuicefsTarget(Target):
             root=os.fspath(root),
             scratch=os.fspath(scratch),
             barrier=self._barrier(scratch, cache),
-            facts={**facts, "pid": str(server.pid)},
+            servers=(server.pid, *below),
+            facts=facts,
         )
 
     def versions(self) -> dict[str, str]:
@@ -91,8 +93,8 @@ class JuicefsTarget(Target):
         said = {name: version_of(program, word) for name, (program, word) in found.items() if program}
         return {name: text for name, text in said.items() if text}
 
-    def _start_meta(self, scratch: Path, facts: dict[str, str]) -> str:
-        """The address of the metadata, for juicefs."""
+    def _start_meta(self, scratch: Path, facts: dict[str, str], servers: list[int]) -> str:
+        """The address of the metadata, for juicefs; what it needs goes to `facts` and `servers`."""
         if self._meta == "sqlite":
             return f"sqlite3://{scratch}/meta.db"
         folder = scratch / "redis"
@@ -104,6 +106,7 @@ class JuicefsTarget(Target):
         command += ["--save", "", "--appendonly", "yes", "--appendfsync", "no", "--set-proc-title", "no"]
         server = Server("redis-server", command, scratch / "redis.log")
         self.cleanup.callback(server.stop)
+        servers.append(server.pid)
         server.wait_until(lambda: listens(port), 30)
         if self._delay:
             port = self._start_delay(scratch, port)
@@ -120,10 +123,11 @@ class JuicefsTarget(Target):
         server.wait_until(lambda: listens(port), 30)
         return port
 
-    def _data_options(self, scratch: Path) -> list[str]:
+    def _data_options(self, scratch: Path, servers: list[int]) -> list[str]:
         if self._data == "folder":
             return ["--storage", "file", "--bucket", f"{scratch}/data/"]
         weed = start_weed(self.cleanup, scratch, s3=True)
+        servers.append(weed.pid)
         keys = ["--access-key", S3_KEY, "--secret-key", S3_KEY]
         return ["--storage", "s3", "--bucket", f"{weed.s3}/{_VOLUME}", *keys]
 

@@ -68,7 +68,7 @@ class PassthroughTarget(Target):
             root=os.fspath(root),
             scratch=os.fspath(scratch),
             barrier=_barrier(source),
-            facts={"pid": str(server.pid)},
+            servers=(server.pid,),
         )
 
     def versions(self) -> dict[str, str]:

@@ -35,6 +35,7 @@ class Weed:
     """The address of its S3 gateway; empty without one."""
     sockets: str
     """A folder with a short path."""
+    pid: int
 
 
 class SeaweedfsTarget(Target):
@@ -63,7 +64,7 @@ class SeaweedfsTarget(Target):
             root=os.fspath(root),
             scratch=os.fspath(scratch),
             barrier=_barrier(scratch),
-            facts={"pid": str(server.pid)},
+            servers=(server.pid, weed.pid),
         )
 
     def versions(self) -> dict[str, str]:
@@ -110,7 +111,7 @@ def start_weed(cleanup: contextlib.ExitStack, scratch: Path, *, s3: bool = False
     if s3:
         server.wait_until(lambda: _answers(gateway[0]), 60)
     gate = f"http://127.0.0.1:{gateway[0]}" if s3 else ""
-    return Weed(program, f"127.0.0.1:{filer[0]}.{filer[1]}", gate, sockets)
+    return Weed(program, f"127.0.0.1:{filer[0]}.{filer[1]}", gate, sockets, server.pid)
 
 
 def _socket_folder(cleanup: contextlib.ExitStack) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import ClassVar
 
 import msgspec
+
+from atoll.lab.model import Unavailable
 
 __all__ = ["DURABILITY_CALLS", "Event", "Tracer", "Window", "attribute", "most_synced"]
 
@@ -61,6 +64,11 @@ class Tracer(abc.ABC):
     def environment(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
         """The environment to start it with."""
         return dict(os.environ if base is None else base)
+
+    def attached(self, pids: Sequence[int]) -> contextlib.AbstractContextManager[list[Event]]:
+        """Traces processes that run already, and what they start, as long as the block lasts; the list holds
+        what they did when it has ended. Raises `Unavailable` where that cannot be."""
+        raise Unavailable(f"{self.name} cannot trace what runs already")
 
     @abc.abstractmethod
     def events(self) -> list[Event]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from atoll.lab.model import Unavailable
 from atoll.lab.tracing.events import Event, Tracer
 
 __all__ = ["Strace"]
 
 # A question mark before a name: not every machine has the call.
 _TRACE = "trace=fsync,fdatasync,?sync_file_range,syncfs,sync,msync,?open,openat,?openat2,?creat"
+
+_OPTIONS = ("-ff", "-ttt", "-T", "-y", "-e", "signal=none", "-e", _TRACE)
 
 # 1700000000.123456 fsync(3</a/file>) = 0 <0.000123>
 _LINE = re.compile(r"^(\d+\.\d+) (\w+)\((.*)\)\s+= (-?\d+)(?:<(.*)>)?.*? <(\d+\.\d+)>$")
@@ -52,8 +57,36 @@ class Strace(Tracer):
     @staticmethod
     def _start(log: Path) -> list[str]:
         # The filter in the kernel lets the other system calls run at full speed.
-        options = ["-ff", "-qq", "-ttt", "-T", "-y", "--seccomp-bpf", "-e", "signal=none", "-e", _TRACE]
-        return ["strace", *options, "-o", str(log), "--"]
+        return ["strace", *_OPTIONS, "-qq", "--seccomp-bpf", "-o", str(log), "--"]
+
+    @contextlib.contextmanager
+    def attached(self, pids: Sequence[int]) -> Iterator[list[Event]]:
+        """Traces processes that run already, and what they start, as long as the block lasts; the list is
+        filled at its end. Raises `Unavailable` where they cannot be traced."""
+        found: list[Event] = []
+        words = [word for pid in pids for word in ("-p", str(pid))]
+        with (self.folder / "attached").open("w+b") as said:
+            command = ["strace", *_OPTIONS, "-o", str(self.folder / "server"), *words]
+            strace = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+            try:
+                _wait_attached(strace, said.name, len(pids))
+                yield found
+            finally:
+                # It lets go of them, and they go on.
+                strace.terminate()
+                strace.wait()
+        for log in self.folder.glob("server.*"):
+            found += _events(log)
+        found.sort(key=lambda event: event.time)
+
+
+def _wait_attached(strace: subprocess.Popen[bytes], said: str, number: int) -> None:
+    deadline = time.monotonic() + 20
+    while (text := Path(said).read_text(errors="replace")).count(" attached") < number:
+        if strace.poll() is not None or time.monotonic() > deadline:
+            last = (text.strip().splitlines() or ["it gives no reason"])[-1]
+            raise Unavailable(f"strace cannot trace the target's servers ({last})")
+        time.sleep(0.01)
 
 
 def _events(log: Path) -> Iterator[Event]:
