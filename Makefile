@@ -8,8 +8,7 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 BIN := $(VENV)/bin
 RUST_ARGS := --workspace --exclude atoll-py --locked
-# A file of tests stays in one process: what its tests share is made once.
-PYTEST_ARGS ?= -n auto --maxprocesses=4 --dist loadfile
+PYTEST_ARGS ?=
 WHEEL_ARGS ?= --release --locked --out dist
 # The same interpreter for every build of the bindings, or cargo builds them again at each change of caller.
 export PIP_QUIET := 1
