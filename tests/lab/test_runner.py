@@ -58,6 +58,10 @@ def test_the_order_is_seeded_and_differs_from_repetition_to_repetition() -> None
     assert all(sorted(order) == names for _, order in first)
 
 
+def test_without_targets_there_are_no_turns() -> None:
+    assert list(turns("seed", range(-1, 2), [])) == [(-1, []), (0, []), (1, [])]
+
+
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 6, 7])
 def test_chance_favours_no_target(number: int) -> None:
     names = [f"target {index}" for index in range(number)]

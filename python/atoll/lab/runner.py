@@ -253,9 +253,8 @@ def turns(seed: str, reps: Iterable[int], targets: Sequence[T]) -> Iterator[tupl
         if rep < 0:
             yield rep, rng.sample(targets, len(targets))
             continue
-        if not square:
-            square = _square(rng, len(targets))
-        yield rep, [targets[index] for index in square.pop(0)]
+        square = square or _square(rng, len(targets))
+        yield rep, [targets[index] for index in square.pop(0)] if targets else []
 
 
 def _square(rng: random.Random, size: int) -> list[list[int]]:
