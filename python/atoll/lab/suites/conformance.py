@@ -27,7 +27,8 @@ class ConformanceSuite(Suite):
 
     def scenarios(self, options: Options) -> Sequence[Scenario]:
         rows = (
-            Row(PASSED, unit="tests", better="higher", durable=False, cache="new", exact=True),
+            # Not every target runs as many: it is the failures that say something.
+            Row(PASSED, unit="tests", better="none", durable=False, cache="new", exact=True),
             Row(FAILED, unit="tests", better="lower", durable=False, cache="new", exact=True),
             Row(SKIPPED, unit="tests", better="none", durable=False, cache="new", exact=True),
         )
