@@ -43,9 +43,12 @@ def test_a_file_system_without_such_habits_needs_no_caution() -> None:
     assert host.caution(Path("/proc")) is None
 
 
-def test_how_busy_the_machine_is_is_a_share() -> None:
-    share = host.busy(0.05)
-    assert share is None or 0 <= share <= 1
+def test_how_busy_the_machine_is_counts_waiting_for_a_disk_as_idle() -> None:
+    # user, nice, system, idle, iowait, irq, softirq, steal: 30 of 100 ticks were work.
+    readings = ["cpu 100 0 50 1000 10 0 0 0 0 0\ncpu0 1", "cpu 110 0 65 1060 20 2 1 2 0 0\ncpu0 2"]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Path, "read_text", lambda self: readings.pop(0))
+        assert host.busy(0) == pytest.approx(0.3)
 
 
 def test_only_a_busy_machine_is_called_so() -> None:

@@ -85,7 +85,9 @@ def _pass_by_cache(root: Path) -> bool:
     """Lets the image be read and written past the page cache; False where the disk below cannot. Everything
     would be cached twice otherwise, and dirty pages of the image slow writes down to a tenth now and then."""
     device = mount_of(root).source
-    done = bounded(["losetup", "--direct-io=on", device], 20)
+    if (losetup := find_program("losetup")) is None:
+        return False
+    done = bounded([losetup, "--direct-io=on", device], 20)
     try:
         return Path("/sys/block", os.path.basename(device), "loop/dio").read_text().strip() == "1"
     except OSError:
