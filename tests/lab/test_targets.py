@@ -173,6 +173,26 @@ def test_a_delay_makes_each_round_trip_longer(scratch: Path) -> None:
     assert facts["delay_asked_ms"] == "5" and float(facts["meta_round_trip_ms"]) >= 5
 
 
+@pytest.mark.parametrize(("odirect", "handed_on"), [("forward", True), ("clear", False)])
+def test_bindfs_hands_odirect_on_unless_told_not_to(scratch: Path, odirect: str, handed_on: bool) -> None:
+    target = made(f"passthrough,odirect={odirect}")
+    try:
+        handle = target.start(scratch)
+        file = os.open(os.path.join(handle.root, "f"), os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600)
+        try:
+            opened = f"{scratch}/base/source/f"
+            numbers = [
+                n.name for n in Path(f"/proc/{handle.servers[0]}/fd").iterdir() if os.readlink(n) == opened
+            ]
+            infos = [Path(f"/proc/{handle.servers[0]}/fdinfo/{n}").read_text() for n in numbers]
+        finally:
+            os.close(file)
+    finally:
+        target.stop()
+    assert [bool(int(i.split("flags:")[1].split()[0], 8) & os.O_DIRECT) for i in infos] == [handed_on]
+    assert handle.facts["odirect"] == odirect
+
+
 # -- servers that fail ---------------------------------------------------------------------------------------
 
 

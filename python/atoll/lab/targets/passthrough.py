@@ -22,17 +22,20 @@ _BRINGS = {
     "passthrough_ll": "compile it from the examples of Debian's package libfuse3-dev and put it on PATH",
     "passthrough_hp": "build it from the sources of libfuse and put it on PATH",
 }
+#: What `bindfs` rounds requests of O_DIRECT to, in bytes: no block device asks for more than a page.
+_ALIGNMENT = 4096
 
 
-def _command(program: str, source: Path, root: Path) -> list[str]:
-    """In the foreground, with default options; passthrough_hp may leave the work to a child."""
+def _command(program: str, source: Path, root: Path, *, forward: bool) -> list[str]:
+    """In the foreground; passthrough_hp may leave the work to a child. `forward`: O_DIRECT passes bindfs."""
     match os.path.basename(program):
         case "passthrough_ll":
             return [program, "-f", "-o", f"source={source}", os.fspath(root)]
         case "passthrough_hp":
             return [program, os.fspath(source), os.fspath(root)]
         case _:
-            return [program, "-f", os.fspath(source), os.fspath(root)]
+            options = [f"--forward-odirect={_ALIGNMENT}"] if forward else []
+            return [program, "-f", *options, os.fspath(source), os.fspath(root)]
 
 
 class PassthroughTarget(Target):
@@ -41,10 +44,14 @@ class PassthroughTarget(Target):
     kind = "passthrough"
     title = "a FUSE server that only passes on"
     arguments = ("bindfs", "passthrough_ll", "passthrough_hp")
-    keys: ClassVar[Mapping[str, str]] = {"scratch": SCRATCH_KEY}
+    keys: ClassVar[Mapping[str, str]] = {
+        "scratch": SCRATCH_KEY,
+        "odirect": "forward (default), or clear: bindfs reads from the page cache what asks for the disk",
+    }
 
     def check(self) -> None:
         self._where = self.choice("scratch", "disk", "memory")
+        self._odirect = self.choice("odirect", "forward", "clear")
 
     def missing(self) -> str | None:
         if find_program(self.argument) is None:
@@ -59,7 +66,8 @@ class PassthroughTarget(Target):
         source, root = base / "source", scratch / "mount"
         for folder in (source, root):
             folder.mkdir()
-        server = Server(self.argument, _command(program, source, root), scratch / "log")
+        command = _command(program, source, root, forward=self._odirect == "forward")
+        server = Server(self.argument, command, scratch / "log")
         server.serves(self.cleanup, root)
         server.wait_until(lambda: is_mounted(root), 60, daemon=True)
         return Handle(
@@ -68,6 +76,7 @@ class PassthroughTarget(Target):
             root=os.fspath(root),
             scratch=os.fspath(scratch),
             barrier=_barrier(source),
+            facts={"odirect": self._odirect} if self.argument == "bindfs" else {},
             servers=(server.pid,),
         )
 
