@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,24 @@ def test_few_samples_show_no_regression(cli: Cli, home: Path) -> None:
         each.suites[0].rows[0].samples = {k: v[:2] for k, v in each.suites[0].rows[0].samples.items()}
     found = cli.json("lab", "compare", saved(home, "old.json", old), saved(home, "new.json", new))
     assert found["regressions"] == 0 and found["changes"][1]["note"] == "too few samples"
+
+
+def test_a_count_needs_one_sample(cli: Cli, home: Path) -> None:
+    def right(copies: float, *, exact: bool) -> Record:
+        row = made.row("copies right", {"ours": made.samples(copies, reps=1)}, unit="copies", better="higher")
+        row.durable, row.exact, row.samples["ours"][0].value = False, exact, copies
+        return made.record([made.suite("workflow", [row], ["ours"])], ["ours"])
+
+    def compared(name: str, old: Record, new: Record, code: int = 0) -> Any:
+        files = saved(home, f"{name} old.json", old), saved(home, f"{name} new.json", new)
+        return cli.json("lab", "compare", *files, code=code)["changes"][0]
+
+    lost = compared("exact", right(20, exact=True), right(10, exact=True), code=1)
+    assert lost["regression"] and lost["ratio"] == {"median": 2, "low": 2, "high": 2}
+    assert not compared("same", right(20, exact=True), right(20, exact=True))["regression"]
+    # Where the work does not determine the figure, one sample says nothing.
+    unsure = compared("unsure", right(20, exact=False), right(10, exact=False))
+    assert not unsure["regression"] and unsure["note"] == "too few samples"
 
 
 def test_different_work_is_refused(cli: Cli, home: Path) -> None:

@@ -18,7 +18,7 @@ from atoll import lab
 from atoll.errors import Usage
 from atoll.lab import mounts, registry
 from atoll.lab.host import find_program, mount_of
-from atoll.lab.servers import Server, free_ports, listens
+from atoll.lab.servers import Server, family, free_ports, listens
 from atoll.lab.targets.juicefs import JuicefsTarget
 from atoll.lab.work import make_durable
 from scripts.leftovers import mounts_below, processes_of
@@ -80,6 +80,31 @@ def test_a_target_comes_up_is_durable_and_leaves_nothing(text: str, scratch: Pat
         target.stop()
         target.stop()
     assert not mounts_below(str(scratch)) and not processes_of(str(scratch))
+
+
+#: By the target, the programs that its data passes through.
+SERVERS = {
+    "passthrough": ["bindfs"],
+    "juicefs": ["juicefs"],
+    "juicefs,meta=redis,data=s3": ["juicefs", "redis-server", "weed"],
+    "seaweedfs": ["weed", "weed"],
+    "overlay": [],
+}
+
+
+@pytest.mark.overlay
+@pytest.mark.parametrize("text", SERVERS)
+def test_whose_syncs_count_as_a_target_s_is_known(text: str, scratch: Path) -> None:
+    target = made(text)
+    try:
+        handle = target.start(scratch)
+        programs = [Path(f"/proc/{pid}/comm").read_text().strip() for pid in handle.servers]
+        assert sorted(programs) == SERVERS[text]
+        # Nothing else works on what lies below.
+        named = {pid for server in handle.servers for pid in family(server)}
+        assert processes_of(str(scratch)).keys() <= named
+    finally:
+        target.stop()
 
 
 #: Where the contents of a target's files end up, below its scratch folder.
