@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::LazyLock;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Code, Error, Result};
 
 /// A BLAKE3 hash: of a chunk's bytes, of a node's canonical form, or of a commit's record.
@@ -65,14 +67,14 @@ impl fmt::Display for Hash {
 pub struct Num(pub u64);
 
 /// A file's identity for diff and merge: random, given when the file is first seen, kept for ever.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BirthId(pub u64);
 
 /// An inode number as the tree's keys have it: 50 bits, `(18 random bits << 32) | low 32 bits`.
 ///
 /// The low 32 bits are the ones the file already had (git compares just these), the random bits belong to
 /// the import or workspace that brought the file. Neighbours in a folder stay neighbours in the tree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ino(u64);
 
 impl Ino {

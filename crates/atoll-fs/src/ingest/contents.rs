@@ -1,7 +1,8 @@
 //! Cuts contents into chunks and stores them: the one place that decides where a file is cut.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
+use std::ops::Range;
 
 use atoll_store::tree::{Extent, INLINE_MAX};
 use atoll_store::{Batch, Num, Result, Sink};
@@ -111,6 +112,34 @@ impl<'a> Ingest<'a> {
         Ok(extents)
     }
 
+    /// Stores one region (a run without holes) of a file of `size` bytes. Where the file's chunk at an offset is known
+    /// already, `known` gives it, and it is not read; it has to be what cutting the region would give there.
+    ///
+    /// # Errors
+    /// `StreamError::Read` when it cannot be read.
+    pub fn region_with<R: Read + Seek>(
+        &mut self,
+        input: &mut R,
+        region: Range<u64>,
+        size: u64,
+        known: impl Fn(u64) -> Option<Extent>,
+        extents: &mut Extents,
+    ) -> Result<(), StreamError> {
+        let inline = size <= INLINE_MAX as u64;
+        let mut at = region.start;
+        while at < region.end {
+            if let Some(extent) = known(at) {
+                let len = extent.len();
+                extents.push((at, extent));
+                at += len;
+                continue;
+            }
+            input.seek(io::SeekFrom::Start(at)).map_err(StreamError::Read)?;
+            at = self.run(input, at..region.end, region.end - region.start, inline, &known, extents)?;
+        }
+        Ok(())
+    }
+
     /// Stores the contents of an open regular file of `size` bytes of which the host has `allocated`. Its holes
     /// become holes. The caller compares the file's stat data before and after.
     ///
@@ -160,13 +189,27 @@ impl<'a> Ingest<'a> {
     fn region(
         &mut self,
         input: &mut dyn Read,
-        mut offset: u64,
+        offset: u64,
         length: u64,
         inline: bool,
         extents: &mut Extents,
     ) -> Result<(), StreamError> {
-        if length == 0 {
-            return Ok(());
+        self.run(input, offset..offset + length, length, inline, &|_| None, extents).map(drop)
+    }
+
+    /// Stores what is left (`rest`) of a region of `length` bytes, until a chunk begins that is known. Returns where.
+    fn run(
+        &mut self,
+        input: &mut dyn Read,
+        rest: Range<u64>,
+        length: u64,
+        inline: bool,
+        known: &dyn Fn(u64) -> Option<Extent>,
+        extents: &mut Extents,
+    ) -> Result<u64, StreamError> {
+        let (mut offset, end) = (rest.start, rest.end);
+        if offset == end {
+            return Ok(end);
         }
         let whole = length <= CHUNK_MAX as u64;
         self.head = if whole && offset == 0 { length as usize } else { 0 };
@@ -176,8 +219,8 @@ impl<'a> Ingest<'a> {
             window.resize(capacity, 0);
         }
         let mut filled = 0;
-        let mut left = length;
-        while left > 0 || filled > 0 {
+        let mut left = end - offset;
+        'read: while left > 0 || filled > 0 {
             let wanted = left.min((capacity - filled) as u64) as usize;
             read_exact(input, &mut window[filled..filled + wanted])?;
             self.bytes += wanted as u64;
@@ -195,12 +238,15 @@ impl<'a> Ingest<'a> {
                 extents.push((offset, extent));
                 offset += piece.len() as u64;
                 start = end;
+                if left > 0 && known(offset).is_some() {
+                    break 'read;
+                }
             }
             window.copy_within(start..filled, 0);
             filled -= start;
         }
         self.window = window;
-        Ok(())
+        Ok(offset)
     }
 }
 

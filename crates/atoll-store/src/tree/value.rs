@@ -1,9 +1,11 @@
 //! What stands behind a tree's keys.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{BirthId, Ino, Num};
 
 /// What kind of file an inode is. The numbers are the format's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum FileType {
     /// A regular file.
@@ -31,7 +33,7 @@ impl FileType {
 }
 
 /// A point in time: seconds since 1970 and nanoseconds below one second.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Time {
     /// Seconds since 1970-01-01 UTC; negative before.
     pub sec: i64,
@@ -40,7 +42,7 @@ pub struct Time {
 }
 
 /// The record of a file, whatever its names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inode {
     /// Identity across inode numbers.
     pub birth: BirthId,
@@ -70,7 +72,7 @@ pub struct Inode {
 pub type Xattrs = Vec<(Box<[u8]>, Box<[u8]>)>;
 
 /// A name in a folder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dirent {
     /// Whose name it is.
     pub ino: Ino,
