@@ -48,6 +48,19 @@ opcodes! {
 pub(crate) fn args_size(opcode: u32) -> usize {
     match opcode {
         op::GETATTR => size_of::<GetattrIn>(),
+        op::SETATTR => size_of::<SetattrIn>(),
+        op::MKNOD => size_of::<MknodIn>(),
+        op::MKDIR => size_of::<MkdirIn>(),
+        op::CREATE | op::TMPFILE => size_of::<CreateIn>(),
+        op::RENAME => size_of::<RenameIn>(),
+        op::RENAME2 => size_of::<Rename2In>(),
+        op::LINK => size_of::<LinkIn>(),
+        op::WRITE => size_of::<WriteIn>(),
+        op::RELEASE | op::RELEASEDIR => size_of::<ReleaseIn>(),
+        op::FSYNC | op::FSYNCDIR => size_of::<FsyncIn>(),
+        op::SETXATTR => size_of::<SetxattrIn>(),
+        op::FALLOCATE => size_of::<FallocateIn>(),
+        op::STATX => size_of::<StatxIn>(),
         op::OPEN | op::OPENDIR => size_of::<OpenIn>(),
         op::READ | op::READDIR | op::READDIRPLUS => size_of::<ReadIn>(),
         op::GETXATTR | op::LISTXATTR => size_of::<GetxattrIn>(),
@@ -71,6 +84,7 @@ pub mod init {
     pub const ASYNC_DIO: u64 = 1 << 15;
     pub const NO_OPEN_SUPPORT: u64 = 1 << 17;
     pub const PARALLEL_DIROPS: u64 = 1 << 18;
+    pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
     pub const POSIX_ACL: u64 = 1 << 20;
     pub const MAX_PAGES: u64 = 1 << 22;
     pub const CACHE_SYMLINKS: u64 = 1 << 23;
@@ -81,6 +95,26 @@ pub mod init {
     pub const HAS_RESEND: u64 = 1 << 39;
     pub const OVER_IO_URING: u64 = 1 << 41;
 }
+
+/// Bits of [`SetattrIn::valid`].
+#[allow(missing_docs)]
+pub mod set {
+    pub const MODE: u32 = 1 << 0;
+    pub const UID: u32 = 1 << 1;
+    pub const GID: u32 = 1 << 2;
+    pub const SIZE: u32 = 1 << 3;
+    pub const ATIME: u32 = 1 << 4;
+    pub const MTIME: u32 = 1 << 5;
+    pub const ATIME_NOW: u32 = 1 << 7;
+    pub const MTIME_NOW: u32 = 1 << 8;
+    pub const KILL_SUIDGID: u32 = 1 << 11;
+}
+/// In [`LseekIn::whence`]: the next data.
+pub const SEEK_DATA: u32 = 3;
+/// In [`LseekIn::whence`]: the next hole.
+pub const SEEK_HOLE: u32 = 4;
+/// In [`WriteIn::write_flags`]: the set-id bits go.
+pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 
 macro_rules! wire {
     ($($(#[$meta:meta])* struct $name:ident { $($(#[$fmeta:meta])* $field:ident: $type:ty),* $(,)? })*) => {
@@ -120,6 +154,33 @@ wire! {
         congestion_threshold: u16, max_write: u32, time_gran: u32, max_pages: u16, map_alignment: u16,
         flags2: u32, max_stack_depth: u32, request_timeout: u16, unused: [u16; 11],
     }
+    struct SetattrIn {
+        valid: u32, padding: u32, fh: u64, size: u64, lock_owner: u64, atime: u64, mtime: u64, ctime: u64,
+        atimensec: u32, mtimensec: u32, ctimensec: u32, mode: u32, unused4: u32, uid: u32, gid: u32, unused5: u32,
+    }
+    struct MknodIn { mode: u32, rdev: u32, umask: u32, padding: u32 }
+    struct MkdirIn { mode: u32, umask: u32 }
+    struct CreateIn { flags: u32, mode: u32, umask: u32, open_flags: u32 }
+    struct RenameIn { newdir: u64 }
+    struct Rename2In { newdir: u64, flags: u32, padding: u32 }
+    struct LinkIn { oldnodeid: u64 }
+    struct WriteIn {
+        fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: u32, padding: u32,
+    }
+    struct WriteOut { size: u32, padding: u32 }
+    struct ReleaseIn { fh: u64, flags: u32, release_flags: u32, lock_owner: u64 }
+    struct FsyncIn { fh: u64, fsync_flags: u32, padding: u32 }
+    struct SetxattrIn { size: u32, flags: u32 }
+    struct FallocateIn { fh: u64, offset: u64, length: u64, mode: u32, padding: u32 }
+    struct StatxIn { getattr_flags: u32, reserved: u32, fh: u64, sx_flags: u32, sx_mask: u32 }
+    struct StatxTime { sec: i64, nsec: u32, reserved: i32 }
+    /// What `statx` shows.
+    struct Statx {
+        mask: u32, blksize: u32, attributes: u64, nlink: u32, uid: u32, gid: u32, mode: u16, spare0: u16, ino: u64,
+        size: u64, blocks: u64, attributes_mask: u64, atime: StatxTime, btime: StatxTime, ctime: StatxTime,
+        mtime: StatxTime, rdev_major: u32, rdev_minor: u32, dev_major: u32, dev_minor: u32, spare2: [u64; 14],
+    }
+    struct StatxOut { attr_valid: u64, attr_valid_nsec: u32, flags: u32, spare: [u64; 2], stat: Statx }
     struct GetattrIn { flags: u32, dummy: u32, fh: u64 }
     struct OpenIn { flags: u32, open_flags: u32 }
     struct OpenOut { fh: u64, open_flags: u32, backing_id: i32 }
@@ -153,6 +214,12 @@ const _: () = {
     assert!(size_of::<EntryOut>() == 128);
     assert!(size_of::<AttrOut>() == 104);
     assert!(size_of::<InitIn>() == 64);
+    assert!(size_of::<SetattrIn>() == 88);
+    assert!(size_of::<WriteIn>() == 40);
+    assert!(size_of::<ReleaseIn>() == 24);
+    assert!(size_of::<StatxIn>() == 24);
+    assert!(size_of::<Statx>() == 256);
+    assert!(size_of::<StatxOut>() == 288);
     assert!(size_of::<InitOut>() == 64);
     assert!(size_of::<ReadIn>() == 40);
     assert!(size_of::<StatFs>() == 80);

@@ -26,6 +26,12 @@ impl Errno {
     pub const ENOTDIR: Errno = Errno(libc::ENOTDIR);
     /// The node means another file by now, or none.
     pub const ESTALE: Errno = Errno(libc::ESTALE);
+    /// Exists.
+    pub const EEXIST: Errno = Errno(libc::EEXIST);
+    /// Not permitted.
+    pub const EPERM: Errno = Errno(libc::EPERM);
+    /// Not supported for this file.
+    pub const EOPNOTSUPP: Errno = Errno(libc::EOPNOTSUPP);
     /// Read-only.
     pub const EROFS: Errno = Errno(libc::EROFS);
     /// No such attribute.
@@ -46,6 +52,10 @@ pub struct Call<'a> {
     pub gid: u32,
     /// The process; 0 when it is in another pid namespace, or the kernel itself asks.
     pub pid: u32,
+    /// The request's number, the same when it is sent again.
+    pub request: u64,
+    /// It was sent again, since a process that served died before it answered.
+    pub resent: bool,
     pub(crate) hand_off: Option<&'a dyn Fn()>,
     pub(crate) handed: Cell<bool>,
 }
@@ -203,6 +213,11 @@ impl DirSink<'_> {
 /// not implemented answers ENOSYS, which makes the kernel do without for the rest of the connection (for OPEN
 /// and OPENDIR: files and folders then need no opening, and what was read stays cached).
 pub trait FileSystem: Send + Sync {
+    /// The writing half; without one everything that would change something answers EROFS.
+    fn writable(&self) -> Option<&dyn crate::Writable> {
+        None
+    }
+
     /// The node behind a name in a folder. `..` is asked for exported handles.
     fn lookup(&self, call: &Call<'_>, parent: u64, name: &[u8]) -> Reply<Entry>;
 

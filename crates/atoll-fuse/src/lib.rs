@@ -5,6 +5,7 @@
 
 pub mod abi;
 mod awake;
+mod changes;
 pub mod counters;
 pub mod dev;
 pub mod filesystem;
@@ -13,11 +14,13 @@ mod priority;
 pub mod reply;
 pub mod session;
 pub mod uring;
+mod writable;
 
 pub use counters::Counters;
 pub use filesystem::{Call, Data, DirSink, Entry, Errno, FileSystem, Found, Opened, Reply};
 pub use mount::{Device, MountOptions};
 pub use session::{Config, Session, serve};
+pub use writable::{NewNode, SetAttr, SetTime, Writable};
 
 /// How long the kernel may keep what never changes: a hundred years.
 pub const FOREVER: std::time::Duration = std::time::Duration::from_secs(100 * 365 * 86_400);

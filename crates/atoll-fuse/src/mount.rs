@@ -33,6 +33,8 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// No writing.
     pub read_only: bool,
+    /// Set-id bits and device files in it mean something; only root can have that.
+    pub trusted: bool,
 }
 
 /// Mounts on the folder `dir`. The kernel waits for an answer to its INIT: the caller has to serve the device.
@@ -69,7 +71,10 @@ fn mount_by_kernel(dir: &Path, options: &MountOptions) -> Result<Device, SysErrn
         rustix::mount::fsconfig_set_flag(&fs, "ro")?;
     }
     rustix::mount::fsconfig_create(&fs)?;
-    let mut attributes = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID;
+    let mut attributes = MountAttrFlags::empty();
+    if !options.trusted {
+        attributes |= MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID;
+    }
     if options.read_only {
         attributes |= MountAttrFlags::MOUNT_ATTR_RDONLY | MountAttrFlags::MOUNT_ATTR_NOATIME;
     }

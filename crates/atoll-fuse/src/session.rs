@@ -9,7 +9,7 @@ use zerocopy::FromBytes;
 use crate::abi::{self, init, op};
 use crate::filesystem::{Call, DirSink, Errno, FileSystem, Found, Reply};
 use crate::reply::ReplyBuffer;
-use crate::{Counters, abi::InHeader};
+use crate::{Counters, abi::InHeader, changes};
 
 /// How a session behaves. What the kernel does not offer is left out silently.
 #[derive(Debug, Clone)]
@@ -63,11 +63,11 @@ impl<'a> Parts<'a> {
         (body.len() >= size).then(|| Parts { header, args: &body[..size], payload: &body[size..] })
     }
 
-    fn args<T: FromBytes>(&self) -> Reply<T> {
+    pub(crate) fn args<T: FromBytes>(&self) -> Reply<T> {
         T::read_from_prefix(self.args).map(|(args, _)| args).map_err(|_| Errno::EINVAL)
     }
 
-    fn name(&self) -> Reply<&'a [u8]> {
+    pub(crate) fn name(&self) -> Reply<&'a [u8]> {
         let end = self.payload.iter().position(|byte| *byte == 0).ok_or(Errno::EINVAL)?;
         Ok(&self.payload[..end])
     }
@@ -133,7 +133,15 @@ impl<F: FileSystem> Session<F> {
     ) -> Outcome {
         let header = &request.header;
         self.counters.count(header.opcode);
-        let call = Call { uid: header.uid, gid: header.gid, pid: header.pid, hand_off, handed: false.into() };
+        let call = Call {
+            uid: header.uid,
+            gid: header.gid,
+            pid: header.pid,
+            request: header.unique & !abi::UNIQUE_RESEND,
+            resent: header.unique & abi::UNIQUE_RESEND != 0,
+            hand_off,
+            handed: false.into(),
+        };
         reply.clear();
         let result = match header.opcode {
             op::FORGET | op::BATCH_FORGET => {
@@ -189,6 +197,11 @@ impl<F: FileSystem> Session<F> {
 
     fn dispatch(&self, request: &Parts<'_>, call: &Call<'_>, reply: &mut ReplyBuffer) -> Reply<()> {
         let node = request.header.nodeid;
+        if let Some(fs) = self.fs.writable()
+            && let Some(done) = changes::dispatch(fs, call, request, reply)
+        {
+            return done;
+        }
         match request.header.opcode {
             op::LOOKUP => reply.put(&self.fs.lookup(call, node, request.name()?)?.wire()),
             op::GETATTR => {
@@ -248,6 +261,7 @@ impl<F: FileSystem> Session<F> {
             | op::WRITE
             | op::CREATE
             | op::TMPFILE
+            | op::FALLOCATE
             | op::SETXATTR
             | op::REMOVEXATTR => return Err(Errno::EROFS),
             _ => return Err(Errno::ENOSYS),
@@ -310,12 +324,11 @@ impl<F: FileSystem> Session<F> {
 
     /// READDIRPLUS always (without AUTO): a stat walk then sends no LOOKUP. AUTO_INVAL_DATA so that a cached
     /// listing of a folder that does move is dropped when its mtime moves; where attributes hold for ever it
-    /// costs nothing. No writeback cache.
+    /// costs nothing. Where the kernel's own writes move the mtime it would drop what they left in its cache. No
+    /// writeback cache. Handles (EXPORT_SUPPORT) only where a node means the same for ever.
     fn wanted(&self) -> u64 {
         let mut wanted = init::ASYNC_READ
-            | init::EXPORT_SUPPORT
             | init::BIG_WRITES
-            | init::AUTO_INVAL_DATA
             | init::DO_READDIRPLUS
             | init::ASYNC_DIO
             | init::NO_OPEN_SUPPORT
@@ -326,6 +339,10 @@ impl<F: FileSystem> Session<F> {
             | init::INIT_EXT
             | init::HAS_EXPIRE_ONLY
             | init::HAS_RESEND;
+        wanted |= match self.fs.writable() {
+            Some(_) => init::HANDLE_KILLPRIV_V2,
+            None => init::EXPORT_SUPPORT | init::AUTO_INVAL_DATA,
+        };
         if self.config.acl {
             wanted |= init::POSIX_ACL;
         }
