@@ -12,7 +12,7 @@ has() { command -v "$1" >/dev/null 2>&1; }
 
 # command (or, with a slash, a file) -> Debian package
 needed_build="cc:gcc pkg-config:pkg-config make:make git:git"
-needed_test="git:git zstd:zstd rsync:rsync sqlite3:sqlite3 setfattr:attr setfacl:acl tar:tar node:nodejs npm:npm /usr/sbin/mkfs.ext4:e2fsprogs /usr/sbin/mkfs.xfs:xfsprogs /usr/sbin/mkfs.btrfs:btrfs-progs bindfs:bindfs fio:fio redis-server:redis-server strace:strace chromium:chromium"
+needed_test="git:git zstd:zstd rsync:rsync sqlite3:sqlite3 setfattr:attr setfacl:acl tar:tar node:nodejs npm:npm /usr/sbin/mkfs.ext4:e2fsprogs /usr/sbin/mkfs.xfs:xfsprogs /usr/sbin/mkfs.btrfs:btrfs-progs bindfs:bindfs fio:fio redis-server:redis-server strace:strace pgrep:procps chromium:chromium"
 needed_lab="$needed_test borg:borgbackup stress-ng:stress-ng"
 needed_quickstart="node:nodejs npm:npm"
 case $for_what in

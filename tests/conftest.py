@@ -88,12 +88,15 @@ def overlay_reason(folder: Path) -> str | None:
     return OverlayDriver().unavailable(folder, MountOptions())
 
 
-@pytest.fixture(params=["copy", pytest.param("overlay", marks=pytest.mark.overlay)])
+@pytest.fixture(params=["copy", "fuse", pytest.param("overlay", marks=pytest.mark.overlay)])
 def driver(request: pytest.FixtureRequest, home: Path) -> str:
-    """Each driver by name; overlay is left out, with the reason, where it cannot be had."""
+    """Each driver by name; left out, with the reason, where it cannot be had."""
+    from atoll import drivers
+    from atoll.drivers.base import MountOptions
+
     name: str = request.param
-    if name == "overlay" and (reason := overlay_reason(home)) is not None:
-        pytest.skip(f"overlay: {reason}")
+    if name != "copy" and (reason := drivers.get(name).unavailable(home, MountOptions())) is not None:
+        pytest.skip(f"{name}: {reason}")
     return name
 
 

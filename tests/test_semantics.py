@@ -3,7 +3,7 @@
 A section (`## ...`) is one test with a folder, stores and a shell of its own; its ```console blocks run in
 order. In a block, `$ ` starts a command (`> ` goes on with it) and what follows is its output, stdout and
 stderr together: `...` alone on a line stands for any lines, `[..]` for any text in a line, `[exit N]` at
-the end for an exit code other than 0. A section whose first line is `*overlay*` needs the right to mount.
+the end for an exit code other than 0. A section whose first word is `*overlay*` or `*fuse*` needs that driver.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from pathlib import Path
 
 import pytest
 
+from atoll import drivers
+from atoll.drivers.base import MountOptions
 from scripts.leftovers import clean_up
-from tests.conftest import overlay_reason
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "SEMANTICS.md"
@@ -41,7 +42,8 @@ class Section:
     """A heading with the steps below it."""
 
     title: str
-    overlay: bool = False
+    driver: str | None = None
+    """What its examples need."""
     steps: list[Step] = field(default_factory=list)
 
 
@@ -52,8 +54,8 @@ def parse(text: str) -> list[Section]:
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("## "):
             sections.append(Section(line[3:]))
-        elif line.startswith("*overlay*") and sections:
-            sections[-1].overlay = True
+        elif sections and (found := re.match(r"\*(overlay|fuse)\*", line)):
+            sections[-1].driver = found[1]
         elif line.startswith("```"):
             inside = line == "```console"
         elif inside and line.startswith("$ "):
@@ -141,8 +143,10 @@ SECTIONS = parse(DOCUMENT.read_text()) if DOCUMENT.exists() else []
 
 @pytest.mark.parametrize("section", SECTIONS, ids=[section.title for section in SECTIONS])
 def test_example(section: Section, shell: Shell, tmp_path: Path) -> None:
-    if section.overlay and (reason := overlay_reason(tmp_path)) is not None:
-        pytest.skip(f"overlay: {reason}")
+    if section.driver is not None:
+        reason = drivers.get(section.driver).unavailable(tmp_path, MountOptions())
+        if reason is not None:
+            pytest.skip(f"{section.driver}: {reason}")
     for step in section.steps:
         output, exit_code = shell.run(step.command)
         where = f"docs/SEMANTICS.md:{step.line}: $ {step.command}"

@@ -225,6 +225,38 @@ def diff_stat(store: Store, old: str | None, new: str, paths: Sequence[bytes]) -
 def servers() -> list[ServerDict]: ...
 def history_path(store: Store, helper: list[str], commit: str) -> str: ...
 def stop_server(store: Store) -> bool: ...
+def live_mount(
+    store: Store,
+    helper: list[str],
+    workspace: _Path,
+    folder: _Path,
+    target: _Path,
+    commit: str,
+    durable: bool,
+) -> None: ...
+def live_mounted(target: _Path) -> bool: ...
+def live_umount(workspace: _Path, target: _Path, dead: bool) -> None: ...
+def live_commit(
+    store: Store,
+    request: RequestDict,
+    workspace: _Path,
+    folder: _Path,
+    target: _Path | None,
+    head: str,
+    *,
+    progress: _Progress = None,
+) -> CommittedDict: ...
+def live_changes(
+    store: Store,
+    workspace: _Path,
+    folder: _Path,
+    target: _Path | None,
+    head: str,
+    *,
+    progress: _Progress = None,
+) -> list[ChangeDict]: ...
+def live_server(workspace: _Path) -> int | None: ...
+def live_left(store: Store, workspace: _Path, folder: _Path, head: str) -> int: ...
 def overlay_probe(dir: _Path) -> str | None: ...
 def overlay_mount(
     store: Store,

@@ -29,6 +29,10 @@ def recover(workspace: Workspace, *, note: Note, progress: Progress | None) -> N
     Raises:
         AtollError: It could not be captured or written; the next mount tries again.
     """
+    if workspace.driver == "fuse":
+        # Its journal has every change up to the last sync, whole, and none behind it.
+        _set(workspace, boot=machine.boot_id())
+        return
     # What status has read is known by stat data, which vouch for nothing now.
     (workspace.folder / "looked").unlink(missing_ok=True)
     # What an earlier try that was cut off has touched cannot be told from a person's work any more.

@@ -91,7 +91,7 @@ class Workspace:
 
     @property
     def driver(self) -> str:
-        """`overlay` or `copy`."""
+        """`overlay`, `fuse` or `copy`."""
         return self._record["driver"]
 
     @property

@@ -85,7 +85,8 @@ def test_a_full_store(small: Path, home: Path, driver: str, tools: Tools) -> Non
         assert ws.commit("after").changed
         assert {entry.path for entry in store.ls("a")} == {"after", "base", "kept", "small"}
 
-        # By a map over a hole: the process that stores into it gets a signal, the file system stays whole.
+        # By a map over a hole: the process that stores into it gets a signal (with fuse, where the kernel
+        # asks for no room beforehand, an error of its msync); the file system stays whole.
         with open(ws.path / "hole", "wb") as file:
             file.truncate(2 * SIZE)
         code = (
@@ -93,9 +94,13 @@ def test_a_full_store(small: Path, home: Path, driver: str, tools: Tools) -> Non
             "file = open(sys.argv[1], 'r+b')\n"
             "mapped = mmap.mmap(file.fileno(), 0)\n"
             "for at in range(0, len(mapped), 4096): mapped[at] = 1\n"
+            "mapped.flush()\n"
         )
         done = tools.raw("python3", "-c", code, ws.path / "hole", cwd=home)
-        assert done.returncode == -7, done  # SIGBUS
+        if driver == "fuse":
+            assert done.returncode == 1 and "No space left" in str(done.stderr), done
+        else:
+            assert done.returncode == -7, done  # SIGBUS
         assert (ws.path / "hole").read_bytes()[:1] == b"\1"
         (ws.path / "hole").unlink()
         ws.commit("and on")

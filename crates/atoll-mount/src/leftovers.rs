@@ -16,7 +16,7 @@ const LET_GO: &str = "let-go";
 
 /// Removes them, and says how many there were; `dry_run` only counts. One stays when a process holds a lock in it,
 /// when something is mounted in it or over it, and when it holds what may be somebody's only copy: an upper that
-/// was set aside, or one with something in it that was never let go (the store lost its record).
+/// was set aside, or one (or a journal) with something in it that was never let go (the store lost its record).
 ///
 /// # Errors
 /// The system's, naming the folder.
@@ -96,7 +96,8 @@ fn is_precious(dir: &Path) -> io::Result<bool> {
     let let_go = dir.join(LET_GO).exists();
     for place in [dir.to_path_buf(), dir.join("scratch")] {
         for name in names(&place)? {
-            let work = name == "upper" && !let_go && !names(&place.join(&name))?.is_empty();
+            let work =
+                matches!(&name[..], "upper" | "live") && !let_go && !names(&place.join(&name))?.is_empty();
             if work || name.starts_with("upper.aside-") {
                 return Ok(true);
             }

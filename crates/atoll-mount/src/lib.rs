@@ -8,6 +8,7 @@
 pub mod history;
 pub mod launch;
 pub mod leftovers;
+pub mod live;
 pub mod overlay;
 pub mod server;
 pub mod server_client;
@@ -16,12 +17,14 @@ mod server_log;
 pub mod server_paths;
 mod server_pins;
 mod server_wire;
+mod stat;
 pub mod supervisor;
 
 pub use server_client::{Helper, HistoryServer, ServerInfo, ensure_server, servers, stop_server, unpin};
 pub use server_paths::HistoryPaths;
 
-/// The entry of long-lived helper processes: `supervisor STORE …`, `server …`, `launch …`. Returns the exit
+/// The entry of long-lived helper processes: `supervisor STORE …`, `server …`, `live-supervisor …`, `launch …`.
+/// Returns the exit
 /// code; what went wrong is said on stderr.
 pub fn main(args: &[String]) -> i32 {
     let (verb, rest) = match args.split_first() {
@@ -32,6 +35,8 @@ pub fn main(args: &[String]) -> i32 {
         "supervisor" => supervisor::main(rest),
         "server" => server::main(rest),
         "launch" => launch::main(rest),
+        "live-supervisor" => live::supervisor::main(rest),
+        "live-server" => live::server::main(rest),
         _ => {
             eprintln!("atoll: there is no helper process called '{verb}'; this entry is for atoll itself.");
             2

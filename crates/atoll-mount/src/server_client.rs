@@ -1,6 +1,7 @@
 //! What other processes do with the history server: have one started, keep it alive, ask how it is.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufReader, Read};
 use std::net::Shutdown;
@@ -110,22 +111,26 @@ fn connect(paths: &HistoryPaths) -> Result<Option<HistoryServer>> {
 
 /// Starts a supervisor and waits until it serves.
 fn spawn(store_dir: &Path, paths: &HistoryPaths, helper: &Helper) -> Result<()> {
+    let store_dir = fs::canonicalize(store_dir).map_err(|error| Error::io("find", store_dir, error))?;
+    let name = store_dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let args = ["supervisor".as_ref(), store_dir.as_os_str(), paths.root.as_os_str(), name.as_ref()];
+    start_supervisor(helper, &args, &paths.log(), "The history server")
+}
+
+/// Starts a supervisor and waits until it serves; `what` begins the sentence when it does not.
+pub(crate) fn start_supervisor(helper: &Helper, args: &[&OsStr], log: &Path, what: &str) -> Result<()> {
     let (program, first) = helper
         .command
         .split_first()
-        .ok_or_else(|| Error::new(Code::Usage, "A helper command is needed to start the history server."))?;
-    let store_dir = fs::canonicalize(store_dir).map_err(|error| Error::io("find", store_dir, error))?;
-    let name = store_dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        .ok_or_else(|| Error::new(Code::Usage, format!("{what} needs a helper command to be started.")))?;
     let mut child = Command::new(program)
         .args(first)
-        .arg("supervisor")
-        .args([&store_dir, &paths.root])
-        .arg(name)
+        .args(args)
         .env(wire::HELPER, serde_json::to_string(&helper.command).map_err(io::Error::from)?)
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(log_file(paths)?)
+        .stderr(log_file(log)?)
         .spawn()
         .map_err(|error| Error::io("start the helper", Path::new(program), error))?;
     let stdout = child.stdout.take().expect("stdout is piped");
@@ -135,22 +140,18 @@ fn spawn(store_dir: &Path, paths: &HistoryPaths, helper: &Helper) -> Result<()> 
     match said {
         Ok(Some(Said::Ready)) => Ok(()),
         Ok(Some(Said::Failed { code, message })) => Err(wire::error(&code, message)),
-        _ => Err(Error::new(
-            Code::Io,
-            format!("The history server did not start; see {}.", paths.log().display()),
-        )),
+        _ => Err(Error::new(Code::Io, format!("{what} did not start; see {}.", log.display()))),
     }
 }
 
 /// The log goes on; a large one is kept once as `log.old`.
-fn log_file(paths: &HistoryPaths) -> Result<File> {
+fn log_file(path: &Path) -> Result<File> {
     const LARGE: u64 = 1 << 20;
-    let path = paths.log();
-    if fs::metadata(&path).is_ok_and(|meta| meta.len() > LARGE) {
-        let _ = fs::rename(&path, path.with_extension("old"));
+    if fs::metadata(path).is_ok_and(|meta| meta.len() > LARGE) {
+        let _ = fs::rename(path, path.with_extension("old"));
     }
-    let file = File::options().create(true).append(true).open(&path);
-    file.map_err(|error| Error::io("open", &path, error))
+    let file = File::options().create(true).append(true).open(path);
+    file.map_err(|error| Error::io("open", path, error))
 }
 
 /// Makes HISTORY with the folders above it, for this user alone.

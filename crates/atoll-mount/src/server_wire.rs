@@ -100,20 +100,20 @@ pub(crate) fn hear<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<O
     Ok(Some(serde_json::from_str(&line)?))
 }
 
-/// Sends a line with the descriptors.
-pub(crate) fn send_start(socket: &UnixStream, start: &Start, descriptors: &Descriptors) -> io::Result<()> {
-    let mut line = serde_json::to_vec(start)?;
+/// The most descriptors that go with a line.
+const DESCRIPTORS: usize = 5;
+
+/// Sends a line with descriptors.
+pub(crate) fn send_with<T: Serialize>(
+    socket: &UnixStream,
+    what: &T,
+    fds: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let mut line = serde_json::to_vec(what)?;
     line.push(b'\n');
-    let fds = [
-        descriptors.plain.as_fd(),
-        descriptors.xattr.as_fd(),
-        descriptors.control.as_fd(),
-        descriptors.alive.as_fd(),
-        descriptors.serving.as_fd(),
-    ];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
+    if !control.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(io::Error::other("There is no room for the descriptors."));
     }
     let sent = sendmsg(socket, &[IoSlice::new(&line)], &mut control, SendFlags::NOSIGNAL)?;
@@ -123,23 +123,37 @@ pub(crate) fn send_start(socket: &UnixStream, start: &Start, descriptors: &Descr
     Ok(())
 }
 
-/// Receives what [`send_start`] sent; `None` when the supervisor is gone.
-pub(crate) fn receive_start(socket: BorrowedFd<'_>) -> io::Result<Option<(Start, Descriptors)>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
+/// Receives what [`send_with`] sent, with exactly so many descriptors; `None` when the sender is gone.
+pub(crate) fn receive_with<T: DeserializeOwned, const N: usize>(
+    socket: BorrowedFd<'_>,
+) -> io::Result<Option<(T, [OwnedFd; N])>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut line = [0; 4096];
     let got = recvmsg(socket, &mut [IoSliceMut::new(&mut line)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
     if got.bytes == 0 {
         return Ok(None);
     }
-    let mut fds = control.drain().flat_map(|message| match message {
+    let fds = control.drain().flat_map(|message| match message {
         RecvAncillaryMessage::ScmRights(fds) => fds.collect::<Vec<_>>(),
         _ => Vec::new(),
     });
-    let mut next = || fds.next().ok_or_else(|| io::Error::other("A descriptor is missing."));
-    let descriptors =
-        Descriptors { plain: next()?, xattr: next()?, control: next()?, alive: next()?, serving: next()? };
-    Ok(Some((serde_json::from_slice(&line[..got.bytes])?, descriptors)))
+    let fds = fds.collect::<Vec<_>>().try_into();
+    let fds = fds.map_err(|_| io::Error::other("A descriptor is missing."))?;
+    Ok(Some((serde_json::from_slice(&line[..got.bytes])?, fds)))
+}
+
+/// Sends a history server what it needs.
+pub(crate) fn send_start(socket: &UnixStream, start: &Start, descriptors: &Descriptors) -> io::Result<()> {
+    let Descriptors { plain, xattr, control, alive, serving } = descriptors;
+    send_with(socket, start, &[plain.as_fd(), xattr.as_fd(), control.as_fd(), alive.as_fd(), serving.as_fd()])
+}
+
+/// Receives what [`send_start`] sent; `None` when the supervisor is gone.
+pub(crate) fn receive_start(socket: BorrowedFd<'_>) -> io::Result<Option<(Start, Descriptors)>> {
+    let Some((start, fds)) = receive_with(socket)? else { return Ok(None) };
+    let [plain, xattr, control, alive, serving] = fds;
+    Ok(Some((start, Descriptors { plain, xattr, control, alive, serving })))
 }
 
 /// A socket's path may have 107 bytes only; through the folder's descriptor any place is short enough.
@@ -163,7 +177,10 @@ pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// Asks one question on a connection.
-pub(crate) fn ask(connection: &UnixStream, question: &Ask) -> io::Result<Option<Answer>> {
+pub(crate) fn ask<A: DeserializeOwned>(
+    connection: &UnixStream,
+    question: &impl Serialize,
+) -> io::Result<Option<A>> {
     say(connection, question)?;
     hear(&mut BufReader::new(connection))
 }

@@ -176,31 +176,36 @@ impl Supervisor {
     }
 
     fn spawn(&self) -> io::Result<Server> {
-        let (ours, theirs) = UnixStream::pair()?;
-        let helper = std::env::var(wire::HELPER).map_err(io::Error::other)?;
-        let helper: Vec<String> = serde_json::from_str(&helper)?;
-        let (program, first) =
-            helper.split_first().ok_or_else(|| io::Error::other("ATOLL_HELPER is empty."))?;
-        let child = Command::new(program)
-            .args(first)
-            .args(["server", &self.store])
-            .arg(&self.paths.root)
-            .stdin(OwnedFd::from(theirs))
-            .stdout(Stdio::null())
-            .spawn()?;
-        Ok(Server { child, socket: ours, started: Instant::now() })
+        let history = self.paths.root.to_string_lossy();
+        let (child, socket) = spawn_server(&["server", &self.store, &history])?;
+        Ok(Server { child, socket, started: Instant::now() })
     }
 }
 
+/// Starts a helper process with a socket to this one as its standard input.
+pub(crate) fn spawn_server(args: &[&str]) -> io::Result<(Child, UnixStream)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let helper = std::env::var(wire::HELPER).map_err(io::Error::other)?;
+    let helper: Vec<String> = serde_json::from_str(&helper)?;
+    let (program, first) = helper.split_first().ok_or_else(|| io::Error::other("ATOLL_HELPER is empty."))?;
+    let child = Command::new(program)
+        .args(first)
+        .args(args)
+        .stdin(OwnedFd::from(theirs))
+        .stdout(Stdio::null())
+        .spawn()?;
+    Ok((child, ours))
+}
+
 /// Whoever waits at the other end has what it needs.
-fn release_stdout() -> io::Result<()> {
+pub(crate) fn release_stdout() -> io::Result<()> {
     let null = std::fs::File::options().write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&null)?;
     Ok(())
 }
 
 /// `ATOLL_TRANSPORT=uring` asks for io_uring; anything else is the default.
-fn transport() -> String {
+pub(crate) fn transport() -> String {
     match std::env::var("ATOLL_TRANSPORT") {
         Ok(wanted) if wanted == "uring" => match atoll_fuse::uring::available() {
             Ok(()) => wanted,
@@ -227,6 +232,7 @@ fn mount(paths: &HistoryPaths, side: Side, name: &str) -> Result<OwnedFd> {
         // HISTORY is private to its user, so others get in only where root bound it for them.
         allow_other: rustix::process::geteuid().is_root(),
         read_only: true,
+        trusted: false,
     };
     atoll_fuse::mount::mount(dir, &options).map_err(|source| {
         let code = match source.kind() {

@@ -17,6 +17,7 @@ mod errors;
 mod export;
 mod helper;
 mod history;
+mod live;
 mod overlay;
 mod progress;
 mod publish;
@@ -36,6 +37,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     export::register(module)?;
     helper::register(module)?;
     history::register(module)?;
+    live::register(module)?;
     overlay::register(module)?;
     publish::register(module)?;
     servers::register(module)?;

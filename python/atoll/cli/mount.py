@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.argument("directory", required=False, metavar="[DIR]", type=click.Path())
 @click.option(
     "--driver",
-    type=click.Choice(["auto", "overlay", "copy"]),
+    type=click.Choice(["auto", "overlay", "fuse", "copy"]),
     default="auto",
     show_default=True,
     help=(

@@ -154,7 +154,9 @@ class CommandLine(click.Command):
 @click.argument("base", required=False, shell_complete=REF)
 @click.option("--name", metavar="BRANCH", help="The fork's name. Default: run-N, the next free one.")
 @click.option("--on", metavar="BRANCH", shell_complete=BRANCH, help="Run on this branch instead of a fork.")
-@click.option("--driver", type=click.Choice(["auto", "overlay", "copy"]), default="auto", show_default=True)
+@click.option(
+    "--driver", type=click.Choice(["auto", "overlay", "fuse", "copy"]), default="auto", show_default=True
+)
 @click.option(
     "--fsync",
     type=click.Choice(["full", "commit"]),

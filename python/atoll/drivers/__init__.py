@@ -1,4 +1,4 @@
-"""How a workspace reaches the kernel: `overlay`, `copy`, and `auto`, which takes the first that works
+"""How a workspace reaches the kernel: `overlay`, `fuse`, `copy`, and `auto`, which takes the first that works
 here."""
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["NAMES", "choose", "get"]
 
-#: In the order in which `auto` tries them.
-NAMES = ("overlay", "copy")
+NAMES = ("overlay", "fuse", "copy")
+#: In the order in which `auto` tries them. `fuse` has to be asked for until it keeps access lists.
+AUTO = ("overlay", "copy")
 
 
 def get(name: str) -> Driver:
@@ -24,11 +25,15 @@ def get(name: str) -> Driver:
         from atoll.drivers.overlay import OverlayDriver
 
         return OverlayDriver()
+    if name == "fuse":
+        from atoll.drivers.fuse import FuseDriver
+
+        return FuseDriver()
     if name == "copy":
         from atoll.drivers.copy import CopyDriver
 
         return CopyDriver()
-    raise Usage(f"There is no driver '{name}'; choose auto, {' or '.join(NAMES)}.")
+    raise Usage(f"There is no driver '{name}'; choose auto, {', '.join(NAMES[:-1])} or {NAMES[-1]}.")
 
 
 def choose(name: str, store_dir: Path, options: MountOptions) -> tuple[Driver, list[str]]:
@@ -40,7 +45,7 @@ def choose(name: str, store_dir: Path, options: MountOptions) -> tuple[Driver, l
             raise Unsupported(f"The {name} driver does not work here: {reason}")
         return driver, []
     reasons: list[str] = []
-    for candidate in NAMES:
+    for candidate in AUTO:
         driver = get(candidate)
         reason = driver.unavailable(store_dir, options)
         if reason is None:

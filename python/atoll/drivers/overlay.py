@@ -9,28 +9,16 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import secrets
 import threading
 from pathlib import Path
 
 from atoll import _native, helpers
 from atoll.drivers.base import Capture, MountOptions, Note, Place, Progress
-from atoll.errors import AtollError, NotFound, Usage
+from atoll.drivers.scratch import end_scratch, in_memory, parse_scratch, start_scratch
+from atoll.errors import AtollError, NotFound
 
-__all__ = ["OverlayDriver", "parse_scratch"]
-
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-
-
-def parse_scratch(text: str) -> tuple[bool, int | None]:
-    """`disk`, `memory` or `memory:SIZE` as (in memory, bytes)."""
-    if text == "disk":
-        return False, None
-    found = re.fullmatch(r"memory(?::(\d+)([kmgKMG]?))?", text)
-    if found is None:
-        raise Usage(f"'{text}' is no scratch; write disk, memory or memory:SIZE (for example memory:2G).")
-    return True, None if found[1] is None else int(found[1]) * _UNITS[found[2].lower()]
+__all__ = ["OverlayDriver"]
 
 
 class OverlayDriver:
@@ -39,20 +27,17 @@ class OverlayDriver:
     name = "overlay"
 
     def unavailable(self, store_dir: Path, options: MountOptions) -> str | None:
-        in_memory, _ = parse_scratch(options.scratch)
+        memory, _ = parse_scratch(options.scratch)
         if not os.access("/dev/fuse", os.R_OK | os.W_OK):
             return (
                 "/dev/fuse is missing or closed to this user, so history cannot be mounted; in a container"
                 " add '--device /dev/fuse --cap-add SYS_ADMIN', else `atoll doctor` says what mends it."
             )
-        return _probe("/dev/shm" if in_memory and os.path.isdir("/dev/shm") else os.fspath(store_dir))
+        return _probe("/dev/shm" if memory and os.path.isdir("/dev/shm") else os.fspath(store_dir))
 
     def _parts(self, place: Place) -> Path:
         """The folder that holds `upper` and `work`."""
-        return place.folder / "scratch" if self._in_memory(place) else place.folder
-
-    def _in_memory(self, place: Place) -> bool:
-        return str(place.settings.get("scratch", "disk")) != "disk"
+        return place.folder / "scratch" if in_memory(place) else place.folder
 
     def is_mounted(self, place: Place) -> bool:
         return place.record["mountpoint"] is not None and _native.overlay_mounted(place.mountpoint)
@@ -83,12 +68,10 @@ class OverlayDriver:
         _native.overlay_recover(parts, place.record["base"])
 
     def mount(self, place: Place, options: MountOptions, *, note: Note, progress: Progress | None) -> None:
-        in_memory, size = parse_scratch(options.scratch)
+        memory, size = parse_scratch(options.scratch)
         parts = self._parts(place)
-        if in_memory:
-            parts.mkdir(exist_ok=True)
-            if not _native.scratch_mounted(parts):
-                _native.scratch_mount(parts, size)
+        if memory:
+            start_scratch(place, size)
         record = place.record
         _native.overlay_mount(
             place.store,
@@ -107,7 +90,6 @@ class OverlayDriver:
                 f"The changes of workspace '{place.record['branch']}' are gone (a scratch in memory ends with"
                 " the machine); `atoll umount` forgets it."
             )
-        in_memory = self._in_memory(place)
         return {
             "folder": os.fspath(self._parts(place)),
             "index": os.fspath(place.folder / "index"),
@@ -118,7 +100,7 @@ class OverlayDriver:
             "freeze": capture.freeze,
             # A store through a map leaves no trace on tmpfs: the capture that decides over deletion reads
             # all.
-            "trust_index": capture.trust_index and not (last and in_memory),
+            "trust_index": capture.trust_index and not (last and in_memory(place)),
         }
 
     def commit(self, place: Place, request: _native.RequestDict, capture: Capture) -> _native.CommittedDict:
@@ -134,7 +116,7 @@ class OverlayDriver:
             _native.overlay_umount(place.store, place.record["id"], parts, place.mountpoint)
         place.settings["present"] = False
         if not self.has_content(place):
-            self._end_scratch(place)
+            end_scratch(place)
             return 0
         left = _native.overlay_left(place.store, self._capture(place, Capture(), last=True))
         if left:
@@ -144,12 +126,7 @@ class OverlayDriver:
 
     def discard(self, place: Place) -> None:
         # The caller removes the record before the folder: a crash between leaves a folder that nothing names.
-        self._end_scratch(place)
-
-    def _end_scratch(self, place: Place) -> None:
-        scratch = place.folder / "scratch"
-        if scratch.is_dir() and _native.scratch_mounted(scratch):
-            _native.scratch_umount(scratch)
+        end_scratch(place)
 
 
 #: What the probe said of a folder.

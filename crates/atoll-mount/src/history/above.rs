@@ -16,7 +16,8 @@ use parking_lot::RwLock;
 use super::source::Source;
 use super::tree::{InTree, errno};
 use super::trees::Trees;
-use super::{Side, ids, stat};
+use super::{Side, ids};
+use crate::stat;
 
 /// At least so many digits of a commit's id find its folder.
 const MIN_DIGITS: usize = 12;

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use atoll_fuse::abi::{Attr, StatFs};
+use atoll_fuse::abi::{Attr, SEEK_DATA, SEEK_HOLE, StatFs};
 use atoll_fuse::{Call, Data, DirSink, Entry, Errno, FOREVER, FileSystem, Found, Reply};
 use atoll_store::{Commit, Ino};
 use bytes::Bytes;
@@ -185,8 +185,6 @@ impl FileSystem for HistoryFs {
     }
 
     fn lseek(&self, _: &Call<'_>, node: u64, offset: u64, whence: u32) -> Reply<u64> {
-        const SEEK_DATA: u32 = 3;
-        const SEEK_HOLE: u32 = 4;
         let (tree, ino) = self.in_tree(node)?;
         match whence {
             SEEK_DATA | SEEK_HOLE => tree.lseek(ino, offset, whence == SEEK_DATA),

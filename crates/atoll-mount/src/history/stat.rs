@@ -1,7 +1,7 @@
-//! A tree's inode as the kernel wants it.
+//! Reads a tree's inodes.
 
 use atoll_fuse::abi::Attr;
-use atoll_store::tree::{Cursor, FileType, Inode, Key, Time, Value};
+use atoll_store::tree::{Cursor, FileType, Inode, Key, Value};
 use atoll_store::{Ino, Num, Objects, Result};
 
 /// An inode and how much of it is not holes.
@@ -62,45 +62,6 @@ impl<'a> Stats<'a> {
 impl Stat {
     /// What `stat` shows.
     pub fn attr(&self) -> Attr {
-        let inode = &self.inode;
-        let (mtime, mtimensec) = time(inode.mtime);
-        let (ctime, ctimensec) = time(inode.ctime);
-        Attr {
-            ino: self.ino.shown(),
-            size: inode.size,
-            blocks: self.allocated.div_ceil(512),
-            atime: mtime,
-            mtime,
-            ctime,
-            atimensec: mtimensec,
-            mtimensec,
-            ctimensec,
-            mode: (dirent_type(inode.kind) << 12) | u32::from(inode.mode & 0o7777),
-            nlink: inode.nlink,
-            uid: inode.uid,
-            gid: inode.gid,
-            // The kernel's 32-bit form has the same bits for every device that Linux has.
-            rdev: inode.rdev as u32,
-            blksize: 4096,
-            flags: 0,
-        }
-    }
-}
-
-/// Seconds before 1970 go as two's complement, which is how the kernel reads them.
-pub(super) fn time(time: Time) -> (u64, u32) {
-    (time.sec as u64, time.nsec)
-}
-
-/// The kind of a file as listings show it (`DT_*`); shifted by 12 it is the type in a mode.
-pub(super) fn dirent_type(kind: FileType) -> u32 {
-    match kind {
-        FileType::Fifo => 1,
-        FileType::Char => 2,
-        FileType::Dir => 4,
-        FileType::Block => 6,
-        FileType::File => 8,
-        FileType::Symlink => 10,
-        FileType::Socket => 12,
+        crate::stat::attr(self.ino, &self.inode, self.allocated)
     }
 }

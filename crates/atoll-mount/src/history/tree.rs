@@ -14,8 +14,9 @@ use parking_lot::Mutex;
 use super::ahead::Ahead;
 use super::ids;
 use super::source::Source;
-use super::stat::{Stat, Stats, dirent_type};
+use super::stat::{Stat, Stats};
 use super::trees::Tree;
+use crate::stat::dirent_type;
 
 /// The first offsets of a listing stand for `.` and `..`.
 const DOTS: u64 = 2;

@@ -35,9 +35,14 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Whether atoll mounted this overlay.
+    /// Whether atoll mounted this as a workspace.
     pub fn is_workspace(&self) -> bool {
-        self.fs_type == "overlay" && self.source == "atoll"
+        self.fs_type == "overlay" && self.source == "atoll" || self.is_live()
+    }
+
+    /// Whether it is a workspace that the `fuse` driver serves.
+    pub fn is_live(&self) -> bool {
+        self.fs_type == "fuse.atoll-live"
     }
 
     /// Of an overlay: where changes go.

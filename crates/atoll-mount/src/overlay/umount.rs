@@ -1,12 +1,12 @@
 //! Unmounts a workspace; never lazily.
 
+use std::io;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use atoll_store::{Code, Error, Result};
 use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
 
 use super::holders::{holders, listed};
 use super::table::find_mount;
@@ -15,7 +15,7 @@ use super::table::find_mount;
 /// mount until it lets go of them.
 const TRIES: u32 = 25;
 
-/// Unmounts the overlay at `target`. An overlay that is not volatile flushes the whole file system of its upper
+/// Unmounts the workspace at `target`. An overlay that is not volatile flushes the whole file system of its upper
 /// first, other people's files too: this can take as long as their writing does.
 ///
 /// # Errors
@@ -32,10 +32,10 @@ pub fn umount(target: &Path) -> Result<()> {
         // Asked before: through a namespace of its own a process could go on writing after the unmount.
         users = holders(target)?;
         if users.is_empty() {
-            match rustix::mount::unmount(target, UnmountFlags::NOFOLLOW) {
+            match atoll_fuse::mount::unmount(target, false) {
                 Ok(()) => return Ok(()),
-                Err(Errno::BUSY) => {}
-                Err(error) => return Err(Error::io("unmount the workspace at", target, error.into())),
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
+                Err(error) => return Err(Error::io("unmount the workspace at", target, error)),
             }
         }
         thread::sleep(Duration::from_millis(20));
