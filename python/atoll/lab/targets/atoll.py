@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import atoll
-from atoll import drivers, registry
+from atoll import _native, drivers, registry
 from atoll.drivers.base import MountOptions
 from atoll.errors import AtollError
 from atoll.lab.model import Barrier, Handle, Target, Unavailable
@@ -30,7 +30,7 @@ class AtollTarget(Target):
 
     kind = "atoll"
     title = "a workspace of atoll on a fresh store"
-    arguments = ("overlay", "copy")
+    arguments = ("overlay", "fuse", "copy")
     keys: ClassVar[Mapping[str, str]] = {
         "scratch": SCRATCH_KEY,
         "fsync": "full (default), or commit: what programs fsync is durable with the next commit",
@@ -70,6 +70,7 @@ class AtollTarget(Target):
             scratch=os.fspath(scratch),
             barrier=self._barrier(root, store.path),
             commit=(*atoll_command(), "commit", _BRANCH, "--store", os.fspath(store.path), "-m", "lab"),
+            servers=_servers(workspace),
             facts={
                 "store": os.fspath(store.path),
                 "branch": _BRANCH,
@@ -86,6 +87,9 @@ class AtollTarget(Target):
         below = barrier_of(store)
         if below.kind != "syncfs":
             return below
+        if self.argument == "fuse":
+            note = "fsync of the workspace's folder, which its server takes for all that was written to it"
+            return Barrier(kind="fsync", note=note, paths=(root,))
         note = (
             "syncfs of the workspace, which the kernel hands on to the disk of the store: what was written "
             "survives a power cut, committed or not"
@@ -94,6 +98,14 @@ class AtollTarget(Target):
 
     def versions(self) -> dict[str, str]:
         return {"atoll": atoll.__version__}
+
+
+def _servers(workspace: atoll.Workspace) -> tuple[int, ...]:
+    """What writes pass through: nothing with `overlay` and `copy`."""
+    if workspace.driver != "fuse":
+        return ()
+    pid = _native.live_server(workspace.folder)
+    return () if pid is None else (pid,)
 
 
 def atoll_command() -> tuple[str, ...]:
