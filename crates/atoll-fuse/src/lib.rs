@@ -9,6 +9,8 @@ mod changes;
 pub mod counters;
 pub mod dev;
 pub mod filesystem;
+#[cfg(test)]
+mod hostile;
 pub mod mount;
 mod priority;
 pub mod reply;

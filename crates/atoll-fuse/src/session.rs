@@ -195,7 +195,12 @@ impl<F: FileSystem> Session<F> {
         reply.seal(unique);
     }
 
-    fn dispatch(&self, request: &Parts<'_>, call: &Call<'_>, reply: &mut ReplyBuffer) -> Reply<()> {
+    pub(crate) fn dispatch(
+        &self,
+        request: &Parts<'_>,
+        call: &Call<'_>,
+        reply: &mut ReplyBuffer,
+    ) -> Reply<()> {
         let node = request.header.nodeid;
         if let Some(fs) = self.fs.writable()
             && let Some(done) = changes::dispatch(fs, call, request, reply)
@@ -215,14 +220,14 @@ impl<F: FileSystem> Session<F> {
             }
             op::READDIR | op::READDIRPLUS => {
                 let args: abi::ReadIn = request.args()?;
-                let end = reply.head.len() + args.size as usize;
+                let end = reply.head.len() + self.at_most(args.size) as usize;
                 let plus = request.header.opcode == op::READDIRPLUS;
                 let mut sink = DirSink { out: &mut reply.head, end, plus };
                 self.fs.readdir(call, node, args.offset, &mut sink)?;
             }
             op::READ => {
                 let args: abi::ReadIn = request.args()?;
-                self.fs.read(call, node, args.fh, args.offset, args.size, &mut reply.data)?;
+                self.fs.read(call, node, args.fh, args.offset, self.at_most(args.size), &mut reply.data)?;
                 debug_assert!(reply.data.len() <= args.size as usize, "a READ was answered with too much");
             }
             op::READLINK => {
@@ -269,7 +274,12 @@ impl<F: FileSystem> Session<F> {
         Ok(())
     }
 
-    fn forget(&self, request: &Parts<'_>) -> Reply<()> {
+    /// No request may make an answer larger than was agreed, whatever it says.
+    fn at_most(&self, size: u32) -> u32 {
+        size.min(u32::from(self.config.max_pages) * 4096)
+    }
+
+    pub(crate) fn forget(&self, request: &Parts<'_>) -> Reply<()> {
         if request.header.opcode == op::FORGET {
             let args: abi::ForgetIn = request.args()?;
             self.fs.forget(request.header.nodeid, args.nlookup);
