@@ -3,7 +3,8 @@
 A section (`## ...`) is one test with a folder, stores and a shell of its own; its ```console blocks run in
 order. In a block, `$ ` starts a command (`> ` goes on with it) and what follows is its output, stdout and
 stderr together: `...` alone on a line stands for any lines, `[..]` for any text in a line, `[exit N]` at
-the end for an exit code other than 0. A section whose first word is `*overlay*` or `*fuse*` needs that driver.
+the end for an exit code other than 0. A section whose first word is `*overlay*` or `*fuse*` needs that
+driver.
 """
 
 from __future__ import annotations
