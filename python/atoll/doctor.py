@@ -106,7 +106,7 @@ def _mount_right(machine: Machine) -> Check:
 
 
 def _fuse_device(machine: Machine) -> Check:
-    gives = "history mount, overlay driver"
+    gives = "history mount, overlay driver, fuse driver"
     device = machine.path("/dev/fuse")
     if not device.exists():
         fix = (

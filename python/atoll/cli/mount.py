@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     default="auto",
     show_default=True,
     help=(
-        "How: overlay (the kernel's, at full speed) or copy (a plain folder); auto takes the first that"
-        " works."
+        "How: overlay (the kernel's, at full speed), fuse (a server of atoll's own, also for an ordinary"
+        " user; commits are of one moment) or copy (a plain folder); auto takes overlay where it works, else"
+        " copy."
     ),
 )
 @click.option(

@@ -117,6 +117,10 @@ pub fn read(
     let segments = segments(folder)?;
     let Some(first) = segments.first() else { return Ok(None) };
     let before = first.head.changes;
+    if limit.is_some_and(|limit| limit < before) {
+        let message = "The workspace got a new base while it was read; try again.";
+        return Err(Error::new(Code::Changed, message));
+    }
     let commit = first.head.base;
     let same_boot = segments.iter().all(|segment| segment.head.boot == boot);
     // Every change, in order, with the segment it stands in.

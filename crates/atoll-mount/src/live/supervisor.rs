@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use atoll_fuse::MountOptions;
 use atoll_store::{Code, Error, Result};
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, Mode};
 
 use super::client::Places;
 use super::server::Start;
@@ -82,6 +82,9 @@ impl Supervisor {
         let _ = std::fs::remove_file(&places.control);
         let control = wire::listen(&places.control)
             .map_err(|error| Error::io("make the socket", &places.control, error))?;
+        // Whoever can write to it can tell the server what its base is.
+        rustix::fs::chmod(&places.control, Mode::RUSR | Mode::WUSR)
+            .map_err(|error| Error::io("close to others", &places.control, error.into()))?;
         let root = rustix::process::geteuid().is_root();
         let options = MountOptions {
             name: "atoll".to_owned(),
