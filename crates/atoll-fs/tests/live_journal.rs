@@ -4,8 +4,8 @@ mod live_support;
 
 use atoll_fs::ingest::contents::Ingest;
 use atoll_fs::live::{Attrs, New, Who};
-use atoll_store::tree::{Extent, FileType, TreeView, edit};
-use atoll_store::{Hash, Ino};
+use atoll_store::Ino;
+use atoll_store::tree::{Extent, FileType, TreeView};
 use live_support::{Model, Pair, Trees, step};
 use proptest::prelude::*;
 
@@ -99,14 +99,7 @@ proptest! {
         let mut bytes = next(size);
         prop_assert_eq!(live.write(who, ino, 0, &bytes, false).unwrap(), size);
         let frozen = live.freeze();
-        let commit = |frozen: &atoll_fs::live::Frozen, base: &Hash| {
-            let mut ingest = Ingest::into_sink(&*trees.objects);
-            let edits = frozen.edits(&mut ingest).unwrap();
-            let read = ingest.bytes;
-            ingest.finish().unwrap();
-            (trees.add(edit(&*trees.objects, Some(trees.base(base).root), edits).unwrap()), read)
-        };
-        let (first, _) = commit(&frozen, &base);
+        let (first, _) = trees.commit(&base, &frozen);
         live.rebase(frozen, trees.base(&first), first.0).unwrap();
         for (at, len) in &writes {
             let at = at.index(size);
@@ -121,7 +114,7 @@ proptest! {
             live.set(who, ino, Attrs { size: Some(end as u64), ..Attrs::default() }, false).unwrap();
             bytes.truncate(end);
         }
-        let (second, read) = commit(&live.freeze(), &first);
+        let (second, read) = trees.commit(&first, &live.freeze());
         let view = trees.base(&second);
         let found = TreeView::new(&*view.objects, view.root).extents(ino, 0..u64::MAX).unwrap();
         let mut ingest = Ingest::into_sink(&*trees.objects);
@@ -152,10 +145,7 @@ fn a_small_edit_of_a_large_file_reads_little() {
         live.write(who, ino, at << 20, &block, false).unwrap();
     }
     let frozen = live.freeze();
-    let mut ingest = Ingest::into_sink(&*trees.objects);
-    let edits = frozen.edits(&mut ingest).unwrap();
-    ingest.finish().unwrap();
-    let made = trees.add(edit(&*trees.objects, Some(trees.base(&base).root), edits).unwrap());
+    let (made, _) = trees.commit(&base, &frozen);
     live.rebase(frozen, trees.base(&made), made.0).unwrap();
     live.write(who, ino, 17 << 20, b"ten bytes.", false).unwrap();
     live.sync().unwrap();

@@ -26,10 +26,6 @@ impl Errno {
     pub const ENOTDIR: Errno = Errno(libc::ENOTDIR);
     /// The node means another file by now, or none.
     pub const ESTALE: Errno = Errno(libc::ESTALE);
-    /// Exists.
-    pub const EEXIST: Errno = Errno(libc::EEXIST);
-    /// Not permitted.
-    pub const EPERM: Errno = Errno(libc::EPERM);
     /// Not supported for this file.
     pub const EOPNOTSUPP: Errno = Errno(libc::EOPNOTSUPP);
     /// Read-only.

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from atoll import _native, helpers
 from atoll.drivers.base import Capture, MountOptions, Note, Place, Progress
-from atoll.drivers.scratch import end_scratch, in_memory, parse_scratch, start_scratch
-from atoll.errors import NotFound
+from atoll.drivers.scratch import content_gone, end_scratch, in_memory, parse_scratch, start_scratch
 
 __all__ = ["FuseDriver"]
 
@@ -82,10 +81,7 @@ class FuseDriver:
     def _content(self, place: Place) -> Path:
         folder = self._folder(place)
         if not folder.is_dir():
-            raise NotFound(
-                f"The changes of workspace '{place.record['branch']}' are gone (a scratch in memory ends with"
-                " the machine); `atoll umount` forgets it."
-            )
+            raise content_gone(place)
         return folder
 
     def commit(self, place: Place, request: _native.RequestDict, capture: Capture) -> _native.CommittedDict:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from atoll import _native, helpers
 from atoll.drivers.base import Capture, MountOptions, Note, Place, Progress
-from atoll.drivers.scratch import end_scratch, in_memory, parse_scratch, start_scratch
-from atoll.errors import AtollError, NotFound
+from atoll.drivers.scratch import content_gone, end_scratch, in_memory, parse_scratch, start_scratch
+from atoll.errors import AtollError
 
 __all__ = ["OverlayDriver"]
 
@@ -86,10 +86,7 @@ class OverlayDriver:
 
     def _capture(self, place: Place, capture: Capture, *, last: bool = False) -> _native.CaptureDict:
         if not self.has_content(place):
-            raise NotFound(
-                f"The changes of workspace '{place.record['branch']}' are gone (a scratch in memory ends with"
-                " the machine); `atoll umount` forgets it."
-            )
+            raise content_gone(place)
         return {
             "folder": os.fspath(self._parts(place)),
             "index": os.fspath(place.folder / "index"),

@@ -6,9 +6,9 @@ import re
 
 from atoll import _native
 from atoll.drivers.base import Place
-from atoll.errors import Usage
+from atoll.errors import NotFound, Usage
 
-__all__ = ["end_scratch", "in_memory", "parse_scratch", "start_scratch"]
+__all__ = ["content_gone", "end_scratch", "in_memory", "parse_scratch", "start_scratch"]
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -26,6 +26,14 @@ def parse_scratch(text: str) -> tuple[bool, int | None]:
 def in_memory(place: Place) -> bool:
     """Whether the workspace's scratch is in memory."""
     return str(place.settings.get("scratch", "disk")) != "disk"
+
+
+def content_gone(place: Place) -> NotFound:
+    """The error for a workspace that has nothing to capture any more."""
+    return NotFound(
+        f"The changes of workspace '{place.record['branch']}' are gone (a scratch in memory ends with the"
+        " machine); `atoll umount` forgets it."
+    )
 
 
 def start_scratch(place: Place, size: int | None) -> None:

@@ -74,13 +74,13 @@ impl Live {
         let orphans: Vec<Ino> =
             state.nodes.iter().filter(|(_, node)| node.inode.nlink == 0).map(|(ino, _)| *ino).collect();
         let mut area_used = Vec::new();
-        for ino in orphans {
+        let brought = orphans.into_iter().try_for_each(|ino| {
             let node = Arc::make_mut(state.nodes.get_mut(&ino).expect("it was just there"));
-            bring_here(&was, ino, node, &mut inner.area, &mut area_used)?;
-        }
+            bring_here(&was, ino, node, &mut inner.area, &mut area_used)
+        });
         drop(frozen);
         let mut before = std::mem::replace(&mut inner.state, state);
-        let mut begun = inner.begin_anew(commit);
+        let mut begun = brought.and_then(|()| inner.begin_anew(commit));
         if begun.as_ref().is_err_and(|error| error.code == Code::NoSpace) {
             // What makes space writes the old state down, if anything.
             std::mem::swap(&mut inner.state, &mut before);

@@ -221,12 +221,7 @@ impl Inner {
         let failed = |error| Error::io("write a journal in", &folder, error);
         let number = last_segment(&folder)?.max(self.journal.head().segment) + 1;
         // The bytes that it names, in the area and in segments: it is not to be before they are.
-        if self.durable {
-            if std::mem::take(&mut self.area.dirty) {
-                self.area.file().sync_data().map_err(failed)?;
-            }
-            self.journal.unsynced().sync().map_err(failed)?;
-        }
+        self.sync_bytes().map_err(failed)?;
         let next =
             begin(&folder, number, commit, &self.state, self.journal.changes, &self.boot, self.durable)?;
         self.last_change = next.changes;
@@ -267,16 +262,27 @@ impl Inner {
         helped
     }
 
+    /// What [`Live::sync`] does, with everybody waiting.
     fn sync_alone(&mut self) -> std::io::Result<()> {
+        self.sync_bytes()?;
         if self.durable {
-            if std::mem::take(&mut self.area.dirty) {
-                self.area.file().sync_data()?;
-            }
             let mark = Op::Mark { changes: self.last_change };
             self.journal.append(0, &mark, &[], true)?;
-            self.journal.unsynced().sync()?;
         }
-        Ok(())
+        self.sync_bytes()
+    }
+
+    /// Syncs the data area and what was written of the journal. A disk that refuses may have lost it although it says
+    /// nothing the next time: nothing may follow then.
+    fn sync_bytes(&mut self) -> std::io::Result<()> {
+        if !self.durable {
+            return Ok(());
+        }
+        let dirty = std::mem::take(&mut self.area.dirty);
+        let area = if dirty { self.area.file().sync_data() } else { Ok(()) };
+        let done = area.and_then(|()| self.journal.unsynced().sync());
+        self.broken |= done.is_err();
+        done
     }
 
     /// Takes a little space away from everybody, to have it when there is none. Without it a full disk may have to

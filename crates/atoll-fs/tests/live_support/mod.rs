@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use atoll_fs::live::{Attrs, Base, Having, Live, Lost, New, Options, Part, RenameMode, Who};
+use atoll_fs::ingest::contents::Ingest;
+use atoll_fs::live::{Attrs, Base, Frozen, Having, Live, Lost, New, Options, Part, RenameMode, Who};
 use atoll_store::tree::{FileType, Inode, Key, Time, Value, edit};
 use atoll_store::{BirthId, Hash, Ino, MemObjects, Num};
 use proptest::prelude::*;
@@ -48,6 +49,15 @@ impl Trees {
 
     pub fn base(&self, commit: &Hash) -> Base {
         Base { objects: self.objects.clone(), root: self.roots.lock()[commit] }
+    }
+
+    /// Makes a commit of a frozen workspace that is based on `base`; and how many bytes were read for it.
+    pub fn commit(&self, base: &Hash, frozen: &Frozen) -> (Hash, u64) {
+        let mut ingest = Ingest::into_sink(&*self.objects);
+        let edits = frozen.edits(&mut ingest).unwrap();
+        let read = ingest.bytes;
+        ingest.finish().unwrap();
+        (self.add(edit(&*self.objects, Some(self.base(base).root), edits).unwrap()), read)
     }
 
     /// Opens a workspace as one whose machine started for the `boot`-th time.
